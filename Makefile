@@ -1,0 +1,269 @@
+# hailfs: one non-recursive makefile.
+#
+#   make                    release build, programs in build/bin
+#   make FLAVOUR=asan       debug, asan, tsan, cov: build/FLAVOUR/bin
+#   make help               everything else
+#
+# Objects live in build/FLAVOUR/obj and are rebuilt when flags change.
+
+FLAVOUR ?= release
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Make's own default, cc, may be any compiler; the warning set is gcc's.
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+DEPS_PREFIX ?= $(CURDIR)/.deps
+
+ifeq ($(FLAVOUR),release)
+BIN := build/bin
+else
+BIN := build/$(FLAVOUR)/bin
+endif
+OBJ := build/$(FLAVOUR)/obj
+LIB := build/$(FLAVOUR)/lib
+TST := build/$(FLAVOUR)/tests
+
+ifneq ($(V),1)
+Q := @
+say = @printf '  %-5s %s\n' $(1) $(2)
+endif
+
+export PKG_CONFIG_PATH := $(DEPS_PREFIX)/lib/pkgconfig:$(PKG_CONFIG_PATH)
+
+WARN := -Wall -Wextra -Wformat=2 -Wshadow -Wconversion -Wcast-align=strict \
+	-Wcast-qual -Wwrite-strings -Wpointer-arith -Wstrict-prototypes \
+	-Wmissing-prototypes -Wold-style-definition -Wredundant-decls -Wvla \
+	-Walloca -Wundef -Wimplicit-fallthrough=5 -Wlogical-op \
+	-Wduplicated-cond -Wduplicated-branches -Wnull-dereference
+ifneq ($(filter debug asan tsan,$(FLAVOUR))$(CI),)
+WARN += -Werror
+endif
+
+FLAGS_release := -O2 -g
+FLAGS_debug := -O1 -g -DHAIL_DEBUG=1
+FLAGS_asan := -O1 -g -DHAIL_DEBUG=1 -fsanitize=address,undefined \
+	-fno-sanitize-recover=all -fno-omit-frame-pointer
+FLAGS_tsan := -O1 -g -DHAIL_DEBUG=1 -fsanitize=thread
+FLAGS_cov := -O0 -g --coverage
+# The optimiser's path warnings are wrong under sanitizers.
+WARN_asan := -Wno-null-dereference -Wno-maybe-uninitialized
+WARN_tsan := -Wno-null-dereference
+WARN_cov :=
+
+CFLAGS ?=
+ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE -iquote . -fno-common \
+	-fno-strict-aliasing -fstack-protector-strong -pthread $(WARN) \
+	$(WARN_$(FLAVOUR)) $(FLAGS_$(FLAVOUR)) $(CFLAGS)
+ALL_LDFLAGS := -pthread $(FLAGS_$(FLAVOUR)) $(LDFLAGS)
+
+FUSE_CFLAGS = $(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --cflags fuse3) -DFUSE_USE_VERSION=318
+FUSE_LIBS = $(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --libs --static fuse3)
+
+LIBS_common := -lisal -lxxhash -ljansson -lmicrohttpd -lm
+LIBS_blockd := -luring -llmdb
+LIBS_metad := -lraft -luv -llmdb
+
+common_SRC := $(sort $(wildcard common/*.c))
+blockd_SRC := $(sort $(wildcard blockd/*.c))
+metad_SRC := $(sort $(wildcard metad/*.c))
+core_SRC := $(sort $(wildcard fuse/core/*.c))
+fuse_SRC := $(sort $(wildcard fuse/*.c))
+hailctl_SRC := $(sort $(wildcard tools/hailctl/*.c))
+testlib_SRC := $(sort $(wildcard tests/lib/*.c))
+unit_SRC := $(sort $(wildcard tests/unit/test_*.c))
+sim_SRC := $(sort $(wildcard tests/sim/sim_*.c))
+fuzz_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+integ_SRC := $(sort $(wildcard tests/integ/*.c))
+bench_SRC := $(sort $(wildcard bench/*.c))
+power_SRC := $(sort $(wildcard tests/power/*.c))
+
+objs = $(patsubst %.c,$(OBJ)/%.o,$(1))
+not_main = $(filter-out %/main.c,$(1))
+
+PROGRAMS := $(if $(fuse_SRC),$(BIN)/hailfs) \
+	$(if $(filter %/main.c,$(blockd_SRC)),$(BIN)/hail-blockd) \
+	$(if $(filter %/main.c,$(metad_SRC)),$(BIN)/hail-metad) \
+	$(if $(hailctl_SRC),$(BIN)/hailctl)
+UNIT := $(patsubst tests/unit/%.c,$(TST)/unit/%,$(unit_SRC))
+SIM := $(patsubst tests/sim/%.c,$(TST)/sim/%,$(sim_SRC))
+FUZZ := $(patsubst tests/fuzz/%.c,$(TST)/fuzz/%,$(fuzz_SRC))
+INTEG := $(patsubst tests/integ/%.c,$(TST)/integ/%,$(integ_SRC)) \
+	$(TST)/integ/posix/posix
+BENCH := $(patsubst bench/%.c,$(TST)/bench/%,$(bench_SRC))
+POWER := $(patsubst tests/power/%.c,$(TST)/power/%,$(power_SRC))
+
+.PHONY: all
+all: $(PROGRAMS)
+.PHONY: tests
+tests: $(UNIT) $(SIM) $(FUZZ) $(INTEG) $(BENCH) $(POWER)
+
+# ---- objects ----
+$(OBJ)/flags: FORCE
+	@mkdir -p $(OBJ)
+	@echo '$(CC) $(ALL_CFLAGS) $(DEPS_PREFIX)' | cmp -s - $@ || \
+		echo '$(CC) $(ALL_CFLAGS) $(DEPS_PREFIX)' > $@
+.PHONY: FORCE
+FORCE:
+
+$(call objs,$(fuse_SRC)): EXTRA_CFLAGS = $(FUSE_CFLAGS)
+$(OBJ)/bench/nullfs.o $(OBJ)/tests/power/recfs.o: EXTRA_CFLAGS = $(FUSE_CFLAGS)
+
+$(OBJ)/%.o: %.c $(OBJ)/flags
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
+
+# ---- libraries ----
+define library
+$(LIB)/lib$(1).a: $(call objs,$(call not_main,$(2)))
+	$$(call say,AR,$$@)
+	@mkdir -p $$(@D)
+	$$(Q)rm -f $$@ && ar rcs $$@ $$^
+endef
+$(eval $(call library,common,$(common_SRC)))
+$(eval $(call library,blockd,$(blockd_SRC)))
+$(eval $(call library,metad,$(metad_SRC)))
+$(eval $(call library,hailfs,$(core_SRC)))
+$(eval $(call library,test,$(testlib_SRC)))
+
+link = $(call say,LD,$@) ; mkdir -p $(@D) ; \
+	$(CC) -o $@ $(1) $(ALL_LDFLAGS)
+
+# ---- programs ----
+$(BIN)/hail-blockd: $(OBJ)/blockd/main.o $(LIB)/libblockd.a $(LIB)/libcommon.a
+	$(call link,$^ $(LIBS_blockd) $(LIBS_common))
+$(BIN)/hail-metad: $(OBJ)/metad/main.o $(LIB)/libmetad.a $(LIB)/libcommon.a
+	$(call link,$^ $(LIBS_metad) $(LIBS_common))
+$(BIN)/hailfs: $(call objs,$(fuse_SRC)) $(LIB)/libhailfs.a $(LIB)/libcommon.a
+	$(call link,$^ $(FUSE_LIBS) $(LIBS_common))
+$(BIN)/hailctl: $(call objs,$(hailctl_SRC)) $(LIB)/libhailfs.a $(LIB)/libcommon.a
+	$(call link,$^ $(LIBS_common))
+
+# ---- tests ----
+TEST_LIBS := $(LIB)/libtest.a $(LIB)/libblockd.a $(LIB)/libmetad.a \
+	$(LIB)/libhailfs.a $(LIB)/libcommon.a
+$(TST)/unit/%: $(OBJ)/tests/unit/%.o $(TEST_LIBS)
+	$(call link,$^ -lcmocka $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+$(TST)/sim/%: $(OBJ)/tests/sim/%.o $(TEST_LIBS)
+	$(call link,$^ $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+$(TST)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/lib/fuzz_main.o $(TEST_LIBS)
+	$(call link,$^ $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+$(TST)/integ/posix/posix: $(call objs,$(sort $(wildcard tests/integ/posix/*.c)))
+	$(call link,$^)
+$(TST)/integ/acked $(TST)/integ/randops: $(TST)/integ/%: $(OBJ)/tests/integ/%.o
+	$(call link,$^)
+$(TST)/integ/%: $(OBJ)/tests/integ/%.o $(TEST_LIBS)
+	$(call link,$^ $(LIBS_common))
+$(TST)/bench/nullfs: $(OBJ)/bench/nullfs.o
+	$(call link,$^ $(FUSE_LIBS))
+$(TST)/bench/%: $(OBJ)/bench/%.o $(TEST_LIBS)
+	$(call link,$^ $(LIBS_common))
+$(TST)/power/recfs: $(OBJ)/tests/power/recfs.o
+	$(call link,$^ $(FUSE_LIBS))
+$(TST)/power/%: $(OBJ)/tests/power/%.o
+	$(call link,$^)
+
+.SECONDARY:
+-include $(shell find build/$(FLAVOUR)/obj -name '*.d' 2>/dev/null)
+
+# ---- checks ----
+.PHONY: deps unit sim fuzz integ hdr-check tidy man-check check \
+	check-long demo cov
+deps:
+	.ci/deps.sh $(DEPS_PREFIX)
+
+unit: $(UNIT)
+	tests/run.sh $(UNIT)
+sim: $(SIM)
+	tests/run.sh $(SIM)
+fuzz: $(FUZZ)
+	tests/run.sh $(FUZZ)
+integ: all tests
+	tests/integ/run.sh
+
+HEADERS := $(sort $(wildcard common/*.h blockd/*.h metad/*.h fuse/*.h \
+	fuse/core/*.h tools/hailctl/*.h tests/lib/*.h))
+hdr-check: $(patsubst %.h,$(OBJ)/hdr/%.ok,$(HEADERS))
+$(OBJ)/hdr/%.ok: %.h $(OBJ)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(FUSE_CFLAGS) -fsyntax-only -include $< \
+		-x c /dev/null && touch $@
+# A header's check is as old as the headers it includes.
+$(patsubst %.h,$(OBJ)/hdr/%.ok,$(HEADERS)): $(HEADERS)
+
+tidy:
+	tests/tidy.sh
+man-check: all
+	tests/man.sh $(BIN)
+
+# What tests/check.sh runs, it runs as make targets of this file.
+check: deps
+	tests/check.sh
+check-long: deps
+	tests/check.sh long
+demo: deps
+	$(MAKE) all
+	bench/demo.sh
+
+# Line coverage of the unit and simulation tests, by file.
+cov:
+	-$(MAKE) -k FLAVOUR=cov unit sim
+	tests/cov.sh build/cov/obj
+
+# ---- upkeep ----
+.PHONY: format lint install clean help
+FORMAT ?= clang-format-14
+C_FILES := $(sort $(common_SRC) $(blockd_SRC) $(metad_SRC) $(core_SRC) \
+	$(fuse_SRC) $(hailctl_SRC) $(testlib_SRC) $(unit_SRC) $(sim_SRC) \
+	$(fuzz_SRC) $(integ_SRC) $(bench_SRC) $(power_SRC))
+# make format FILES='common/wire.c': formats these, default all.
+FILES ?= $(C_FILES) $(HEADERS)
+format:
+	$(FORMAT) -i $(FILES)
+
+# Quick looks by tools that see other things than gcc; what is not installed
+# is left out.
+lint:
+	$(Q)command -v cppcheck >/dev/null || { echo 'no cppcheck'; exit 0; }; \
+	cppcheck --quiet --std=c11 --enable=warning,portability \
+		--inline-suppr --suppress=missingIncludeSystem \
+		--error-exitcode=1 -j 2 -D_GNU_SOURCE -I. \
+		$(filter-out tests/%,$(C_FILES))
+	$(Q)tidy=$$(command -v clang-tidy || command -v clang-tidy-14) || \
+		{ echo 'no clang-tidy'; exit 0; }; \
+	$$tidy --quiet --checks='-*,bugprone-*,clang-analyzer-*,'\
+	'-bugprone-easily-swappable-parameters,'\
+	'-bugprone-reserved-identifier,-bugprone-assignment-in-if-condition,'\
+	'-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling' \
+		$(FILES) -- -std=gnu11 -D_GNU_SOURCE -iquote . $(FUSE_CFLAGS)
+
+# mount(8) looks for mount.hailfs in sbin; it is hailfs by another name.
+MANDIR := $(DESTDIR)$(PREFIX)/share/man
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin
+	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
+	ln -sf ../bin/hailfs $(DESTDIR)$(PREFIX)/sbin/mount.hailfs
+	set -e; for page in $(wildcard man/*.[1-8]); do \
+		dir=$(MANDIR)/man$${page##*.}; \
+		install -d $$dir; \
+		install -m 644 $$page $$dir; \
+	done
+
+clean:
+	rm -rf build
+
+help:
+	@echo 'make               programs, release build, in $(BIN)'
+	@echo 'make deps          install packages, build libfuse (root)'
+	@echo 'make demo          a cluster on this machine, compared'
+	@echo 'make check         all quick tests; check-long: the others too'
+	@echo 'make unit|sim|fuzz|integ|hdr-check|tidy|man-check'
+	@echo 'make cov           line coverage of unit and simulation tests'
+	@echo 'make format lint   clang-format in place; cppcheck, clang-tidy'
+	@echo 'make install       DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
+	@echo 'make clean'
+	@echo 'FLAVOUR=release|debug|asan|tsan|cov  V=1  CC=  CFLAGS=  LDFLAGS='
