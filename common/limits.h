@@ -1,0 +1,59 @@
+/* Every bound of the system, named once; relations proved at compile time. */
+#ifndef COMMON_LIMITS_H
+#define COMMON_LIMITS_H
+
+#include <linux/limits.h>
+
+#include "common/base.h"
+
+/* Checksum, allocation and disk unit. */
+#define UNIT_SIZE 4096u
+#define UNIT_SHIFT 12u
+
+/* Block size: a property of the file, inherited from its directory. */
+#define BLOCK_LOG2_MIN 16u
+#define BLOCK_LOG2_MAX 22u
+#define BLOCK_LOG2_DEFAULT 20u
+#define BLOCK_UNITS_MAX (1u << (BLOCK_LOG2_MAX - UNIT_SHIFT))
+
+#define SLOT_COUNT 4096u
+#define DAEMON_COUNT_MAX 256u
+#define REPLICA_COUNT_MAX 3u
+
+/* Frames: one header, a body (fields), then bulk data (one block at most). */
+#define FRAME_BODY_MAX (2u << 20)
+#define FRAME_DATA_MAX (1u << BLOCK_LOG2_MAX)
+
+#define NAME_LEN_MAX 255u
+#define SYMLINK_LEN_MAX 4095u
+/* The same as the kernel's, but unsigned. */
+#undef XATTR_NAME_MAX
+#undef XATTR_LIST_MAX
+#define XATTR_NAME_MAX 255u
+#define XATTR_VALUE_MAX 65536u
+#define XATTR_LIST_MAX 65536u
+/* Names and values of all xattrs of one inode. */
+#define XATTR_TOTAL_MAX (1u << 20)
+#define ACL_ENTRY_COUNT_MAX 1024u
+#define LINK_COUNT_MAX 65000u
+#define INODE_COUNT_MAX (UINT64_C(1) << 32)
+/* Items of one META_RETURN, entries of one SM_PURGE_DONE. */
+#define RETURN_COUNT_MAX 4096u
+#define PURGE_COUNT_MAX 65536u
+/* What one READDIR page holds at most. */
+#define READDIR_BYTES_MAX (1u << 20)
+#define FILE_SIZE_MAX INT64_MAX
+
+#define SESSION_COUNT_MAX 1024u
+/* Replies metad keeps per session for retries (and mutations in flight). */
+#define SESSION_WINDOW_MAX 4096u
+
+#define ROOT_INO 1u
+
+_Static_assert(UNIT_SIZE == 1u << UNIT_SHIFT, "unit");
+_Static_assert((1u << BLOCK_LOG2_MIN) >= UNIT_SIZE, "a block holds a unit");
+_Static_assert(FRAME_DATA_MAX >= 1u << BLOCK_LOG2_MAX, "a block is one frame");
+_Static_assert(FRAME_BODY_MAX > XATTR_VALUE_MAX + 4096, "an xattr is one body");
+_Static_assert(BLOCK_UNITS_MAX * 4 < FRAME_BODY_MAX, "a block's sums fit");
+
+#endif

@@ -1,0 +1,514 @@
+/* One peer's connection on the net's thread: connect, HELLO, receive, lose. */
+#include "common/rpc_priv.h"
+
+#include "common/crc32c.h"
+#include "common/diag.h"
+#include "common/frame_pool.h"
+#include "common/status.h"
+
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SOCKET_BUFFER (4 << 20)
+/* Dead machines are found after this even when we wait for an answer only. */
+#define TCP_DEAD_MS 20000
+/* Reads before other peers get their turn. */
+#define READ_BUDGET 32
+/* A connection that held this long was a good one: try again soon. */
+#define GOOD_CONN_MS 1000u
+
+static void socket_tune(int fd)
+{
+	int one = 1, size = SOCKET_BUFFER, dead_ms = TCP_DEAD_MS;
+	int idle_s = 10, intvl_s = 3, probes = 3;
+
+	/* All of these are improvements we can live without. SO_SNDBUF would
+	 * be capped below what auto-tuning reaches, hence only the forced
+	 * variants, which need privilege. */
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms,
+			 sizeof(dead_ms));
+	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s,
+			 sizeof(idle_s));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &intvl_s,
+			 sizeof(intvl_s));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes,
+			 sizeof(probes));
+}
+
+static void conn_set(struct rpc_peer *p, enum conn_state s)
+{
+	pthread_mutex_lock(&p->lock);
+	p->conn = s;
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* Grows with each connection of this process, and from process to process
+ * of one session as long as the clock does. */
+static uint64_t incarnation_next(struct rpc_net *n)
+{
+	struct timespec ts;
+	uint64_t now;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	n->incarnation = u64_max(n->incarnation + 1, now);
+	return n->incarnation;
+}
+
+/* Returns 0 or -errno. A fresh socket takes these few bytes at once. */
+static int hello_send(struct rpc_peer *p)
+{
+	struct rpc_net *n = p->net;
+	struct hello m = {
+		.version_min = WIRE_VERSION,
+		.version_max = WIRE_VERSION,
+		.role = n->role,
+		.incarnation = incarnation_next(n),
+		.peer_id = n->peer_id,
+		.name = { n->name, (uint32_t)strlen(n->name) },
+	};
+	uint8_t body[128 + RPC_NAME_MAX];
+	struct rpc_call c = { .opcode = WIRE_OP_HELLO, .body = body };
+	struct iovec iov[2];
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
+	struct wire_out o;
+	ssize_t len;
+
+	wire_out_init(&o, body, sizeof(body));
+	hello_encode(&o, &m);
+	assert(!o.overflow);
+	c.body_len = (uint32_t)o.len;
+	c.priv_body_crc = crc32c(0, body, o.len);
+	pthread_mutex_lock(&p->lock);
+	c.priv_id = p->hello_id = p->id_next++;
+	pthread_mutex_unlock(&p->lock);
+	call_header_write(p, &c);
+	iov[0] = (struct iovec){ c.priv_header, WIRE_HEADER_SIZE };
+	iov[1] = (struct iovec){ body, c.body_len };
+	len = sendmsg(p->fd, &msg, MSG_NOSIGNAL);
+	if (len < 0)
+		return -errno;
+	if ((size_t)len != WIRE_HEADER_SIZE + c.body_len)
+		return -EIO;
+	count(&n->n.bytes_out, (uint64_t)len);
+	return 0;
+}
+
+static void connected(struct rpc_peer *p)
+{
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	if (getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		err = errno;
+	if (err) {
+		conn_lose(p, -err);
+		return;
+	}
+	conn_set(p, CONN_HELLO);
+	rpc_timer_start(p->net, &p->timer, RPC_HELLO_MS);
+	err = hello_send(p);
+	if (err < 0)
+		conn_lose(p, err);
+}
+
+/* Runs on p->timer: time to try again, or to give a try up. */
+static void conn_timer(struct rpc_timer *t)
+{
+	struct rpc_peer *p = container_of(t, struct rpc_peer, timer);
+
+	if (p->conn == CONN_DOWN)
+		conn_start(p);
+	else if (p->conn < CONN_UP_BEGINS)
+		conn_lose(p, -ETIMEDOUT);
+}
+
+void conn_init(struct rpc_peer *p)
+{
+	p->backoff_ms = RPC_BACKOFF_MIN_MS;
+	p->timer.fn = conn_timer;
+}
+
+void conn_start(struct rpc_peer *p)
+{
+	struct epoll_event ev = {
+		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+		.data.ptr = p,
+	};
+	int fd, err, rv;
+
+	assert(p->conn == CONN_DOWN && p->fd < 0);
+	if (atomic_load(&p->closing))
+		return;
+	fd = socket(p->addr.ss_family,
+		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	err = errno;
+	pthread_mutex_lock(&p->lock);
+	p->conn = CONN_CONNECTING;
+	p->fd = fd;
+	pthread_mutex_unlock(&p->lock);
+	if (fd < 0) {
+		conn_lose(p, -err);
+		return;
+	}
+	rv = frame_in_init(&p->in, sizeof(struct rpc_held), &frame_pool_bufs);
+	if (rv < 0) {
+		conn_lose(p, rv);
+		return;
+	}
+	p->in_ready = true;
+	p->ended = false;
+	socket_tune(fd);
+	rpc_timer_start(p->net, &p->timer, RPC_CONNECT_MS);
+	if ((connect(fd, (struct sockaddr *)&p->addr, p->addr_len) < 0 &&
+	     errno != EINPROGRESS) ||
+	    epoll_ctl(p->net->epfd, EPOLL_CTL_ADD, fd, &ev) < 0)
+		conn_lose(p, -errno);
+}
+
+/* Closes the socket and sorts the calls. @lost: those to be ended. */
+static void conn_drop(struct rpc_peer *p, struct call_list *lost)
+{
+	int fd;
+
+	rpc_timer_stop(p->net, &p->timer);
+	pthread_mutex_lock(&p->lock);
+	send_stop(p);
+	fd = p->fd;
+	p->fd = -1;
+	if (p->conn >= CONN_UP_BEGINS)
+		send_requeue(p, lost);
+	p->conn = CONN_DOWN;
+	send_resume(p);
+	pthread_mutex_unlock(&p->lock);
+	if (fd >= 0)
+		close(fd);
+	if (p->in_ready)
+		frame_in_fini(&p->in);
+	p->in_ready = false;
+	p->readable = false;
+}
+
+static void calls_end(struct rpc_peer *p, struct call_list *l, int status)
+{
+	struct rpc_call *c;
+
+	while ((c = l->head) != NULL) {
+		call_list_del(l, c);
+		call_done(p, c, status, NULL);
+	}
+}
+
+void conn_lose(struct rpc_peer *p, int err)
+{
+	struct call_list lost = { NULL, NULL };
+	bool was_up = p->conn >= CONN_UP_BEGINS;
+	uint64_t delay_ms;
+
+	conn_drop(p, &lost);
+	if (was_up)
+		count(&p->net->n.losses, 1);
+	if (was_up && rpc_now_ms() - p->up_since_ms >= GOOD_CONN_MS)
+		p->backoff_ms = RPC_BACKOFF_MIN_MS;
+	delay_ms = p->backoff_ms;
+	p->backoff_ms = u64_min(2 * delay_ms, RPC_BACKOFF_MAX_MS);
+	if (p->ops->down && !atomic_load(&p->closing))
+		p->ops->down(p, err, p->arg);
+	calls_end(p, &lost, -ECONNRESET);
+	rpc_timer_start(p->net, &p->timer, delay_ms);
+}
+
+void conn_reset(struct rpc_peer *p)
+{
+	if (p->conn != CONN_DOWN)
+		conn_lose(p, -ECONNRESET);
+	p->backoff_ms = RPC_BACKOFF_MIN_MS;
+	/* By the timer: events of the old socket that were already fetched
+	 * must not meet the new one. */
+	rpc_timer_start(p->net, &p->timer, 0);
+}
+
+void conn_end(struct rpc_peer *p)
+{
+	struct call_list lost = { NULL, NULL };
+	struct rpc_call *c;
+
+	conn_drop(p, &lost);
+	calls_end(p, &lost, -ECANCELED);
+	pthread_mutex_lock(&p->lock);
+	/* A callback may have sent again. */
+	while ((c = p->wait.head) != NULL) {
+		call_unlink(p, c);
+		pthread_mutex_unlock(&p->lock);
+		call_done(p, c, -ECANCELED, NULL);
+		pthread_mutex_lock(&p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* Moves calls past their deadline from @l to @late. locked, sends stopped. */
+static void collect_late(struct rpc_peer *p, struct call_list *l,
+			 uint64_t now_ms, struct call_list *late)
+{
+	struct rpc_call *c, *next;
+
+	for (c = l->head; c; c = next) {
+		next = c->priv_next;
+		if (c->priv_deadline_ms > now_ms)
+			continue;
+		call_unlink(p, c);
+		call_list_add(late, c);
+	}
+}
+
+static uint64_t list_earliest(const struct call_list *l)
+{
+	uint64_t due_ms = RPC_FOREVER;
+
+	for (const struct rpc_call *c = l->head; c; c = c->priv_next)
+		due_ms = u64_min(due_ms, c->priv_deadline_ms);
+	return due_ms;
+}
+
+void conn_expire(struct rpc_peer *p, uint64_t now_ms, uint64_t *earliest)
+{
+	struct call_list late = { NULL, NULL };
+	struct rpc_call *head;
+	bool broken = false;
+	uint64_t due_ms;
+
+	pthread_mutex_lock(&p->lock);
+	due_ms = u64_min(list_earliest(&p->sent), list_earliest(&p->wait));
+	if (due_ms <= now_ms) {
+		send_stop(p);
+		head = p->send_off > 0 ? p->wait.head : NULL;
+		collect_late(p, &p->sent, now_ms, &late);
+		collect_late(p, &p->wait, now_ms, &late);
+		/* Half of a frame is out and its memory goes back to the
+		 * caller: the stream cannot go on. Sends stay stopped until
+		 * conn_lose(). */
+		broken = head && p->wait.head != head;
+		if (broken)
+			p->send_off = 0;
+		else
+			send_resume(p);
+		due_ms = u64_min(list_earliest(&p->sent),
+				 list_earliest(&p->wait));
+	}
+	pthread_mutex_unlock(&p->lock);
+	*earliest = u64_min(*earliest, due_ms);
+	if (broken)
+		conn_lose(p, -ETIMEDOUT);
+	if (late.head)
+		rpc_kick(p);
+	calls_end(p, &late, -ETIMEDOUT);
+}
+
+/* ---- receiving ---- */
+
+static int hello_deliver(struct rpc_peer *p, const struct frame *f)
+{
+	struct rpc_net *n = p->net;
+	struct hello_reply hr;
+
+	if (f->h.opcode != WIRE_OP_HELLO || f->h.request_id != p->hello_id)
+		return -EBADMSG;
+	if (f->h.status != 0)
+		return status_from_wire(f->h.status);
+	if (hello_reply_parse(f->body, f->h.body_len, &hr) < 0)
+		return -EBADMSG;
+	if (hr.version != WIRE_VERSION)
+		return -EPROTONOSUPPORT;
+	rpc_timer_stop(n, &p->timer);
+	p->up_since_ms = rpc_now_ms();
+	count(&n->n.connects, 1);
+	pthread_mutex_lock(&p->lock);
+	p->conn = CONN_UP_BEGINS;
+	p->first_last = NULL;
+	p->send_full = false;
+	pthread_mutex_unlock(&p->lock);
+	if (p->ops->up && !atomic_load(&p->closing))
+		p->ops->up(p, &hr, p->arg);
+	conn_set(p, CONN_UP);
+	rpc_kick(p);
+	return 0;
+}
+
+/* Hands a reply to its call. Returns 0 or -EBADMSG. */
+static int reply_deliver(struct rpc_peer *p, struct frame *f)
+{
+	struct rpc_held *held = f->extra;
+	struct rpc_call *c;
+
+	pthread_mutex_lock(&p->lock);
+	c = call_find(p, f->h.request_id);
+	if (c)
+		call_wait_written(p, c);
+	if (c && (c->opcode != f->h.opcode || !call_is_sent(c))) {
+		/* An answer to what was not asked. */
+		pthread_mutex_unlock(&p->lock);
+		return -EBADMSG;
+	}
+	if (c)
+		call_unlink(p, c);
+	pthread_mutex_unlock(&p->lock);
+	p->complained = false;
+	if (!c) {
+		/* Its deadline has passed. */
+		count(&p->net->n.unknown_replies, 1);
+		return 0;
+	}
+	count(&p->net->n.replies, 1);
+	held->f = (struct rpc_frame){ f->h, f->body, f->data, f };
+	call_done(p, c, status_from_wire(f->h.status), &held->f);
+	return 0;
+}
+
+/* Takes over @f. Returns 0, or -errno: the connection is no good. */
+static int deliver(struct rpc_peer *p, struct frame *f)
+{
+	struct rpc_net *n = p->net;
+	struct rpc_held *held = f->extra;
+	uint64_t cluster_id = atomic_load(&n->cluster_id);
+	bool taken = false;
+	int rv;
+
+	held->taken = &taken;
+	if (!(f->h.flags & WIRE_F_REPLY))
+		rv = -EBADMSG;
+	else if (cluster_id && f->h.cluster_id && f->h.status == 0 &&
+		 f->h.cluster_id != cluster_id)
+		rv = -EXDEV;
+	else
+		rv = 0;
+	if (rv == 0 && f->h.epoch > atomic_load(&n->epoch) &&
+	    f->h.epoch > p->epoch_told) {
+		p->epoch_told = f->h.epoch;
+		if (p->ops->epoch)
+			p->ops->epoch(p, f->h.epoch, p->arg);
+	}
+	if (rv == 0)
+		rv = p->conn == CONN_HELLO ? hello_deliver(p, f) :
+					     reply_deliver(p, f);
+	if (!taken)
+		frame_free(f);
+	return rv;
+}
+
+/* Delivers what is complete. Returns 0 or -errno (the connection is bad). */
+static int deliver_all(struct rpc_peer *p)
+{
+	struct frame *f;
+	int rv;
+
+	while ((rv = frame_in_next(&p->in, &f)) == 1) {
+		rv = deliver(p, f);
+		if (rv < 0)
+			break;
+		if (atomic_load(&p->closing) || atomic_load(&p->reset_wanted))
+			return 0;
+	}
+	if (rv == -EBADMSG || rv == -EPROTONOSUPPORT) {
+		count(&p->net->n.bad_frames, 1);
+		/* Once, until it has spoken sense again. */
+		if (!p->complained)
+			diag_warn("rpc", "bad frame, connection closed: "
+				  "peer=%s err=\"%s\"", p->label,
+				  strerror(-rv));
+		p->complained = true;
+	}
+	/* The pool has nothing only when the system has not. */
+	return rv == -EAGAIN ? -ENOMEM : rv;
+}
+
+enum read_result {
+	READ_EMPTY, /* there was nothing */
+	READ_SHORT, /* the socket is empty now, though maybe at its end */
+	READ_MORE,
+};
+
+/* Reads once. Returns enum read_result or -errno. */
+static int read_once(struct rpc_peer *p)
+{
+	struct iovec iov[FRAME_IN_IOV_MAX];
+	int iov_count = frame_in_space(&p->in, iov);
+	size_t room = 0;
+	ssize_t len;
+	int rv;
+
+	for (int i = 0; i < iov_count; i++)
+		room += iov[i].iov_len;
+	assert(room > 0);
+	len = readv(p->fd, iov, iov_count);
+	if (len < 0 && errno == EINTR)
+		return READ_MORE;
+	if (len < 0)
+		return errno == EAGAIN ? READ_EMPTY : -errno;
+	if (len == 0)
+		return -ECONNRESET;
+	count(&p->net->n.bytes_in, (uint64_t)len);
+	frame_in_fed(&p->in, (size_t)len);
+	rv = deliver_all(p);
+	if (rv < 0)
+		return rv;
+	return (size_t)len == room ? READ_MORE : READ_SHORT;
+}
+
+void conn_read(struct rpc_peer *p)
+{
+	int rv = READ_MORE;
+
+	p->readable = false;
+	if (p->conn != CONN_HELLO && p->conn != CONN_UP)
+		return;
+	for (int i = 0; i < READ_BUDGET; i++) {
+		rv = read_once(p);
+		if (atomic_load(&p->closing) || atomic_load(&p->reset_wanted))
+			return; /* the loop drops the connection */
+		/* After a short read the next byte is an event, but the end
+		 * that was told already is not told again. */
+		if (rv < 0 || rv == READ_EMPTY ||
+		    (rv == READ_SHORT && !p->ended))
+			break;
+	}
+	if (rv < 0) {
+		conn_lose(p, rv);
+	} else if (rv != READ_EMPTY && (rv == READ_MORE || p->ended)) {
+		p->readable = true;
+		p->net->more = true;
+	}
+}
+
+void conn_event(struct rpc_peer *p, uint32_t events)
+{
+	uint32_t over = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+	bool was_full;
+
+	if (atomic_load(&p->closing) || atomic_load(&p->reset_wanted) ||
+	    p->conn == CONN_DOWN)
+		return;
+	if (p->conn == CONN_CONNECTING) {
+		if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+			connected(p);
+		return;
+	}
+	if (events & EPOLLOUT) {
+		pthread_mutex_lock(&p->lock);
+		was_full = p->send_full;
+		p->send_full = false;
+		pthread_mutex_unlock(&p->lock);
+		if (was_full)
+			rpc_kick(p);
+	}
+	if (events & over)
+		p->ended = true;
+	if (events & (EPOLLIN | over))
+		conn_read(p);
+}

@@ -1,0 +1,181 @@
+/* Inside common/rpc: rpc.c (thread, timers, life), rpc_conn.c (connecting,
+ * HELLO, receiving, losing), rpc_send.c (queues and writing).
+ *
+ * Lock order: net->lock, then peer->lock; both are leaves for callers and are
+ * never held over a callback or a system call that can block.
+ */
+#ifndef COMMON_RPC_PRIV_H
+#define COMMON_RPC_PRIV_H
+
+#include "common/cmap.h"
+#include "common/frame_in.h"
+#include "common/rpc.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define RPC_NAME_MAX 63u
+#define RPC_BACKOFF_MIN_MS 10u
+#define RPC_BACKOFF_MAX_MS 500u
+#define RPC_CONNECT_MS 5000u
+/* The daemon answers HELLO only after it has finished what older connections
+ * brought, so its disk may be in it. */
+#define RPC_HELLO_MS 20000u
+#define RPC_HASH_SIZE 1024u /* ids are sequential: chains are even */
+#define RPC_FOREVER UINT64_MAX
+
+/* What became of a call; protected by its peer's lock. */
+enum call_state {
+	CALL_WAITING = 1, /* in p->wait, untouched */
+	CALL_SENDING = 2, /* in p->wait, a thread writes it right now */
+	CALL_PARTIAL = 3, /* first in p->wait, some bytes are out */
+	CALL_SENT = 4, /* in p->sent */
+	CALL_DONE = 5, /* in no list; about to be called back */
+	CALL_STATE_MASK = 0xff,
+	CALL_FIRST = 0x100, /* flag: belongs to the connection */
+};
+
+struct call_list {
+	struct rpc_call *head, *tail;
+};
+
+enum conn_state {
+	CONN_DOWN, /* p->timer says when to try again */
+	CONN_CONNECTING,
+	CONN_HELLO, /* HELLO sent */
+	CONN_UP_BEGINS, /* ops->up() runs */
+	CONN_UP,
+};
+
+struct rpc_peer {
+	struct rpc_net *net;
+	const struct rpc_peer_ops *ops;
+	void *arg;
+	struct sockaddr_storage addr;
+	socklen_t addr_len;
+	char label[CMAP_ADDR_LEN_MAX + 8]; /* addr:port, for people */
+	struct rpc_peer *next; /* net->peers; net->lock */
+	atomic_bool closing, reset_wanted;
+
+	pthread_mutex_t lock;
+	pthread_cond_t send_cond; /* somebody waits for sending to change */
+	/* protected by lock */
+	enum conn_state conn; /* written by the net's thread only */
+	int fd; /* -1: none; written by the net's thread only */
+	bool sending; /* a thread writes to fd, without the lock */
+	bool send_pause; /* the writer shall stop, nobody shall start */
+	bool send_full; /* the socket takes no more: wait for EPOLLOUT */
+	uint32_t send_waiters; /* on send_cond */
+	size_t send_off; /* bytes of wait.head that are out */
+	struct call_list wait, sent; /* in order */
+	struct rpc_call *first_last; /* last rpc_send_first() of this up() */
+	uint64_t id_next;
+	struct rpc_call *hash[RPC_HASH_SIZE]; /* by id */
+
+	/* the net's thread only */
+	struct frame_in in;
+	bool in_ready;
+	bool readable; /* budget spent, more may be there */
+	bool ended; /* the peer has closed its side */
+	bool complained; /* of a bad frame, and nothing good came since */
+	struct rpc_timer timer; /* reconnect, or give up connecting */
+	uint64_t backoff_ms;
+	uint64_t up_since_ms;
+	uint64_t hello_id;
+	uint64_t epoch_told;
+};
+
+struct rpc_counters {
+	_Atomic uint64_t calls, replies, timeouts, resent, unknown_replies;
+	_Atomic uint64_t bytes_out, bytes_in;
+	_Atomic uint64_t connects, losses, bad_frames;
+	_Atomic uint64_t spins, spin_hits, sleeps;
+};
+
+struct rpc_net {
+	uint8_t role;
+	uint32_t peer_id;
+	char name[RPC_NAME_MAX + 1];
+	_Atomic uint64_t session, cluster_id, epoch;
+	_Atomic uint32_t spin_us;
+	int epfd, wakefd;
+	pthread_t thread;
+	atomic_bool stopping;
+	atomic_bool poked; /* a peer's closing or reset_wanted was set */
+	bool more; /* a peer is readable; net's thread only */
+	uint64_t incarnation; /* net's thread only */
+
+	pthread_mutex_t lock;
+	struct rpc_peer *peers; /* protected by lock */
+	struct rpc_timer *timers_head, *timers_tail; /* by due time; lock */
+
+	/* Earliest deadline of any call, or earlier; RPC_FOREVER: none. */
+	_Atomic uint64_t deadline_ms;
+	/* When the loop wakes by itself. 0: it is awake and will look at
+	 * everything before it sleeps. */
+	_Atomic uint64_t wake_ms;
+	_Atomic uint64_t in_flight; /* calls sent and unanswered */
+	uint32_t spin_credit; /* net's thread only, see wait_events() */
+	uint32_t spin_skipped;
+	struct rpc_counters n;
+};
+
+/* A frame's extra room: what callers see of it. */
+struct rpc_held {
+	struct rpc_frame f;
+	/* Outside of the frame: who took it may free it, on another thread,
+	 * before the callback returns. */
+	bool *taken;
+};
+
+uint64_t rpc_now_ms(void); /* CLOCK_MONOTONIC */
+static inline void count(_Atomic uint64_t *c, uint64_t v)
+{
+	atomic_fetch_add_explicit(c, v, memory_order_relaxed);
+}
+
+/* rpc.c */
+/* Makes the loop look again when it would sleep beyond @due_ms (0: ever). */
+void rpc_net_wake(struct rpc_net *n, uint64_t due_ms);
+
+/* rpc_timer.c */
+void rpc_timers_run(struct rpc_net *n, uint64_t now_ms); /* what is due */
+uint64_t rpc_timers_due(struct rpc_net *n); /* RPC_FOREVER: none */
+
+/* rpc_send.c; "locked": p->lock is held */
+void call_list_add(struct call_list *l, struct rpc_call *c);
+void call_list_del(struct call_list *l, struct rpc_call *c);
+/* Writes the frame header of now: epoch, session. locked. */
+void call_header_write(struct rpc_peer *p, struct rpc_call *c);
+bool call_is_sent(const struct rpc_call *c); /* wholly; locked */
+/* Takes a call out of its list and the id table. locked. */
+void call_unlink(struct rpc_peer *p, struct rpc_call *c);
+struct rpc_call *call_find(struct rpc_peer *p, uint64_t id); /* locked */
+/* Ends a call that was unlinked. No lock held. */
+void call_done(struct rpc_peer *p, struct rpc_call *c, int status,
+	       const struct rpc_frame *f);
+/* Waits until @c is not CALL_SENDING. locked (drops and retakes it). */
+void call_wait_written(struct rpc_peer *p, struct rpc_call *c);
+/* No thread writes between these two. locked. */
+void send_stop(struct rpc_peer *p);
+void send_resume(struct rpc_peer *p);
+/* The connection is gone: what was sent is either for the next one (to the
+ * front of p->wait, in order) or put into @lost. locked, sends stopped. */
+void send_requeue(struct rpc_peer *p, struct call_list *lost);
+
+/* rpc_conn.c; the net's thread (conn_init(): any) */
+void conn_init(struct rpc_peer *p);
+void conn_start(struct rpc_peer *p);
+void conn_event(struct rpc_peer *p, uint32_t events);
+void conn_read(struct rpc_peer *p); /* p->readable was set */
+/* Closes, tells ops->down(@err), ends calls, arranges the next try. */
+void conn_lose(struct rpc_peer *p, int err);
+/* Loses the connection, if there is one, and tries again at once. */
+void conn_reset(struct rpc_peer *p);
+/* Closes for good: every call gets -ECANCELED. */
+void conn_end(struct rpc_peer *p);
+/* Ends calls past their deadline; lowers *earliest to the next one. */
+void conn_expire(struct rpc_peer *p, uint64_t now_ms, uint64_t *earliest);
+
+#endif

@@ -1,0 +1,273 @@
+/* Messages of the metadata daemon. The body of a mutation is also the body of
+ * the replicated command: one decoder, one fuzzer.
+ */
+#ifndef COMMON_WIRE_META_H
+#define COMMON_WIRE_META_H
+
+#include "common/wire_fields.h"
+
+/* Prefix of every reply body of META_* requests that succeeded.
+ * @pos: stream position (count of mutations ever applied) after this request.
+ * @durable: every mutation up to this position is durable.
+ * A session keeps a mutation, and may send it again after a reconnect, until
+ * @durable has reached its @pos. */
+#define META_RHDR_FIELDS(F)                                                   \
+	F(u64, boot_id)                                                       \
+	F(u64, pos)                                                           \
+	F(u64, durable)
+WIRE_MESSAGE(meta_rhdr, META_RHDR_FIELDS);
+
+/* Prefix of every mutation's body. @seq: 1, 2, ... within the session, in the
+ * order of the session's stream. @seq_low: lowest sequence whose reply the
+ * client may still ask for. A sequence below it, or of a dead session, is
+ * refused with -ESTALE; one answered before is answered again, not executed.
+ * @now_ns: the client's CLOCK_REALTIME_COARSE, for time stamps. */
+#define META_MHDR_FIELDS(F)                                                   \
+	F(u64, seq)                                                           \
+	F(u64, seq_low)                                                       \
+	F(i64, now_ns)
+WIRE_MESSAGE(meta_mhdr, META_MHDR_FIELDS);
+
+#define META_ATTR_FIELDS(F)                                                   \
+	F(u64, ino)                                                           \
+	F(u32, mode) /* type and permission bits as in st_mode */             \
+	F(u32, nlink)                                                         \
+	F(u32, uid)                                                           \
+	F(u32, gid)                                                           \
+	F(u32, rdev) /* as in struct stat, new_encode_dev() */                \
+	F(u64, size) /* bytes; a lower bound while @flags has LEASED */       \
+	F(u64, units) /* allocated, 4 KiB */                                  \
+	F(i64, atime_ns)                                                      \
+	F(i64, mtime_ns)                                                      \
+	F(i64, ctime_ns)                                                      \
+	F(i64, btime_ns)                                                      \
+	F(u64, cut)                                                           \
+	F(u64, parent) /* directories: for ".." ; others 0 */                 \
+	F(u32, flags) /* META_ATTR_* */                                       \
+	F(u8, block_log2)
+WIRE_MESSAGE(meta_attr, META_ATTR_FIELDS);
+#define META_ATTR_LEASED 0x1u /* a session holds the write lease */
+#define META_ATTR_CAPS 0x2u /* has security.capability */
+#define META_ATTR_ACL 0x4u /* has a POSIX access or default ACL */
+#define META_ATTR_XATTR 0x8u /* has any xattr */
+
+/* ---- session and map ---- */
+/* Opens a session. @client_id: names the mount point on its machine; a live
+ * session of the same id is fenced first (its process is known to be dead).
+ * Another live session: -EBUSY (one mount, for now). */
+#define META_SESSION_OPEN_FIELDS(F)                                           \
+	F(u64, client_id)                                                     \
+	F(str, host)                                                          \
+	F(str, mountpoint)
+WIRE_MESSAGE(meta_session_open, META_SESSION_OPEN_FIELDS);
+#define META_SESSION_OPEN_REPLY_FIELDS(F)                                     \
+	F(u64, session)                                                       \
+	F(u64, cluster_id)                                                    \
+	F(u32, keepalive_ms)                                                  \
+	F(u32, lease_ms)
+WIRE_MESSAGE(meta_session_open_reply, META_SESSION_OPEN_REPLY_FIELDS);
+
+/* @status: JSON the mount wants shown by hailctl status; may be empty. */
+#define META_KEEPALIVE_FIELDS(F) F(blob, status)
+WIRE_MESSAGE(meta_keepalive, META_KEEPALIVE_FIELDS);
+/* reply: meta_rhdr alone. SESSION_CLOSE: no fields, reply meta_rhdr. */
+
+/* MAP_GET reply: meta_rhdr, then the blob of common/cmap.h. */
+#define META_BLOB_FIELDS(F) F(blob, value)
+WIRE_MESSAGE(meta_blob, META_BLOB_FIELDS);
+
+/* ---- reads ---- */
+#define META_LOOKUP_FIELDS(F) F(u64, parent) F(str, name)
+WIRE_MESSAGE(meta_lookup, META_LOOKUP_FIELDS); /* reply: rhdr, attr;
+						* name ".." is understood */
+#define META_INO_FIELDS(F) F(u64, ino)
+WIRE_MESSAGE(meta_ino, META_INO_FIELDS); /* GETATTR: rhdr, attr; READLINK:
+					  * rhdr, blob; LISTXATTR: rhdr, blob
+					  * of NUL-terminated names */
+#define META_GETXATTR_FIELDS(F) F(u64, ino) F(str, name)
+WIRE_MESSAGE(meta_getxattr, META_GETXATTR_FIELDS); /* rhdr, blob */
+
+/* Entries after @cookie (0: from the start; "." and ".." are not listed),
+ * up to @bytes_max of encoded entries. Cookies are > 2, below 2^63, stable
+ * for the life of the name. */
+#define META_READDIR_FIELDS(F)                                                \
+	F(u64, dir)                                                           \
+	F(u64, cookie)                                                        \
+	F(u32, bytes_max)                                                     \
+	F(u8, plus) /* with attributes */
+WIRE_MESSAGE(meta_readdir, META_READDIR_FIELDS);
+#define META_READDIR_REPLY_FIELDS(F)                                          \
+	F(u8, eof)                                                            \
+	F(u32, count)                                                         \
+	F(blob, entries) /* meta_dirent, each followed by meta_attr if plus */
+WIRE_MESSAGE(meta_readdir_reply, META_READDIR_REPLY_FIELDS);
+#define META_DIRENT_FIELDS(F)                                                 \
+	F(u64, cookie)                                                        \
+	F(u64, ino)                                                           \
+	F(u32, mode) /* type bits only are certain */                         \
+	F(str, name)
+WIRE_MESSAGE(meta_dirent, META_DIRENT_FIELDS);
+
+#define META_STATFS_REPLY_FIELDS(F)                                           \
+	F(u64, inodes)                                                        \
+	F(u64, inodes_max)                                                    \
+	F(u64, purge_pending) /* inodes whose blocks are still being freed */
+WIRE_MESSAGE(meta_statfs_reply, META_STATFS_REPLY_FIELDS);
+
+/* SYNC: answered (rhdr) when position @pos is durable. */
+#define META_SYNC_FIELDS(F) F(u64, pos)
+WIRE_MESSAGE(meta_sync, META_SYNC_FIELDS);
+
+/* ---- mutations: meta_mhdr first; reply: meta_rhdr, then what is said ---- */
+
+/* Any new object. @name empty with META_CREATE_TMPFILE: nlink 0, an orphan
+ * of the session. Set-gid inheritance and the parent's default ACL are
+ * applied here; @umask only where there is no default ACL.
+ * EEXIST when the name exists (reply to META_CREATE_OPEN without EXCL: the
+ * existing object with @existed). reply: attr, u8 existed */
+#define META_CREATE_TMPFILE 0x1u
+#define META_CREATE_LEASE 0x2u /* grant the write lease with it */
+#define META_CREATE_OPEN 0x4u
+#define META_CREATE_EXCL 0x8u
+#define META_CREATE_FIELDS(F)                                                 \
+	F(u64, parent)                                                        \
+	F(str, name)                                                          \
+	F(u32, mode)                                                          \
+	F(u32, umask)                                                         \
+	F(u32, uid)                                                           \
+	F(u32, gid)                                                           \
+	F(u32, rdev)                                                          \
+	F(u32, flags)                                                         \
+	F(str, target) /* symlinks */
+WIRE_MESSAGE(meta_create, META_CREATE_FIELDS);
+#define META_CREATE_REPLY_FIELDS(F) F(u8, existed)
+WIRE_MESSAGE(meta_create_reply, META_CREATE_REPLY_FIELDS); /* after attr */
+
+/* An inode whose last name goes becomes an orphan of the session and lives
+ * until the session gives it back (META_RETURN) or ends. */
+#define META_UNLINK_DIR 0x1u /* rmdir */
+#define META_UNLINK_FIELDS(F) F(u64, parent) F(str, name) F(u32, flags)
+WIRE_MESSAGE(meta_unlink, META_UNLINK_FIELDS);
+#define META_UNLINK_REPLY_FIELDS(F)                                           \
+	F(u64, ino)                                                           \
+	F(u32, nlink) /* left */                                              \
+	F(i64, ctime_ns)
+WIRE_MESSAGE(meta_unlink_reply, META_UNLINK_REPLY_FIELDS);
+
+/* @flags: RENAME_NOREPLACE, RENAME_EXCHANGE as in linux/fs.h. */
+#define META_RENAME_FIELDS(F)                                                 \
+	F(u64, parent)                                                        \
+	F(str, name)                                                          \
+	F(u64, newparent)                                                     \
+	F(str, newname)                                                       \
+	F(u32, flags)
+WIRE_MESSAGE(meta_rename, META_RENAME_FIELDS);
+#define META_RENAME_REPLY_FIELDS(F)                                           \
+	F(u64, ino)      /* moved */                                          \
+	F(u64, replaced) /* inode that lost its name (or was exchanged); 0 */ \
+	F(u32, replaced_nlink)
+WIRE_MESSAGE(meta_rename_reply, META_RENAME_REPLY_FIELDS);
+
+#define META_LINK_FIELDS(F) F(u64, ino) F(u64, newparent) F(str, newname)
+WIRE_MESSAGE(meta_link, META_LINK_FIELDS); /* reply: attr */
+
+#define META_SET_MODE 0x001u
+#define META_SET_UID 0x002u
+#define META_SET_GID 0x004u
+#define META_SET_SIZE 0x008u /* growth only; shrinking is META_CUT */
+#define META_SET_ATIME 0x010u
+#define META_SET_MTIME 0x020u
+#define META_SET_CTIME 0x040u
+#define META_SET_KILLPRIV 0x080u /* clear set-uid, set-gid(x), capability */
+#define META_SET_UNITS_DELTA 0x100u
+#define META_SETATTR_FIELDS(F)                                                \
+	F(u64, ino)                                                           \
+	F(u32, valid) /* META_SET_* */                                        \
+	F(u32, mode)                                                          \
+	F(u32, uid)                                                           \
+	F(u32, gid)                                                           \
+	F(u64, size)                                                          \
+	F(i64, atime_ns)                                                      \
+	F(i64, mtime_ns)                                                      \
+	F(i64, ctime_ns)                                                      \
+	F(i64, units_delta)
+WIRE_MESSAGE(meta_setattr, META_SETATTR_FIELDS); /* reply: attr */
+
+/* @flags: XATTR_CREATE, XATTR_REPLACE; META_XATTR_KILL_SGID with an access
+ * ACL whose setter is not in the group. system.posix_acl_access and _default
+ * are kept as ACLs and change the mode. reply: attr */
+#define META_XATTR_KILL_SGID 0x100u
+#define META_SETXATTR_FIELDS(F)                                               \
+	F(u64, ino)                                                           \
+	F(str, name)                                                          \
+	F(blob, value)                                                        \
+	F(u32, flags)
+WIRE_MESSAGE(meta_setxattr, META_SETXATTR_FIELDS);
+#define META_REMOVEXATTR_FIELDS(F) F(u64, ino) F(str, name)
+WIRE_MESSAGE(meta_removexattr, META_REMOVEXATTR_FIELDS); /* reply: attr */
+
+/* LEASE: the session may write (grow) the file from now on. meta_ino body
+ * after mhdr; reply: attr. Cut jobs of the inode are waited for. */
+
+/* RETURN: what the session knows better, in one command. The body after mhdr:
+ * up to RETURN_COUNT_MAX encoded meta_return, one after the other. reply: rhdr
+ * alone. An unknown inode is skipped. */
+#define META_RETURN_SIZE 0x1u /* set size (any), units (delta), mtime, ctime */
+#define META_RETURN_LEASE 0x2u /* give the write lease back */
+#define META_RETURN_ORPHAN 0x4u /* no handle is left on this orphan */
+#define META_RETURN_ATIME 0x8u
+#define META_RETURN_FIELDS(F)                                                 \
+	F(u64, ino)                                                           \
+	F(u32, what)                                                          \
+	F(u64, size)                                                          \
+	F(i64, units_delta)                                                   \
+	F(i64, atime_ns)                                                      \
+	F(i64, mtime_ns)                                                      \
+	F(i64, ctime_ns)
+WIRE_MESSAGE(meta_return, META_RETURN_FIELDS);
+
+/* CUT: truncate (to == BLK_CUT_TO_END, size = from) or punch. @size_now: the
+ * file's size as the lease holder knows it, @size: afterwards. Answered when
+ * the command is durable and every block daemon has confirmed the cut.
+ * reply: attr (with the new cut number) */
+#define META_CUT_KILLPRIV 0x1u
+#define META_CUT_FIELDS(F)                                                    \
+	F(u64, ino)                                                           \
+	F(u64, from)                                                          \
+	F(u64, to)                                                            \
+	F(u64, size_now)                                                      \
+	F(u64, size)                                                          \
+	F(u32, flags)
+WIRE_MESSAGE(meta_cut, META_CUT_FIELDS);
+
+/* ---- block daemon -> metad ---- */
+#define META_REGISTER_FIELDS(F)                                               \
+	F(u32, daemon_id)                                                     \
+	F(u64, boot_id)                                                       \
+	F(u64, store_id_hi)                                                   \
+	F(u64, store_id_lo)                                                   \
+	F(str, addr)                                                          \
+	F(u16, port)                                                          \
+	F(u64, units_total)                                                   \
+	F(u64, units_free)                                                    \
+	F(u64, commit)                                                        \
+	F(u64, ino_max)                                                       \
+	F(u64, session_max)
+WIRE_MESSAGE(meta_register, META_REGISTER_FIELDS);
+/* Both are answered by rhdr and this; the daemon may serve for @lease_ms. */
+#define META_LEASE_REPLY_FIELDS(F)                                            \
+	F(u64, cluster_id)                                                    \
+	F(u64, epoch)                                                         \
+	F(u32, lease_ms)
+WIRE_MESSAGE(meta_lease_reply, META_LEASE_REPLY_FIELDS);
+#define META_HEARTBEAT_FIELDS(F)                                              \
+	F(u32, daemon_id)                                                     \
+	F(u64, boot_id)                                                       \
+	F(u64, units_total)                                                   \
+	F(u64, units_free)                                                    \
+	F(u64, commit)                                                        \
+	F(u32, state) /* enum blk_state */                                    \
+	F(str, error)
+WIRE_MESSAGE(meta_heartbeat, META_HEARTBEAT_FIELDS);
+
+#endif
