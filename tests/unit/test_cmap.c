@@ -1,0 +1,523 @@
+/* The cluster map: construction, and a decoder that believes nothing. */
+#include "common/cmap.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "tests/lib/fail_malloc.h"
+
+/* Three daemons, two replicas, two sessions. */
+static struct cmap *sample(void)
+{
+	struct cmap *m = cmap_new();
+
+	assert_non_null(m);
+	m->epoch = 7;
+	m->cluster_id = 0x1122334455667788;
+	m->replica_count = 2;
+	for (uint32_t i = 0; i < 3; i++) {
+		struct cmap_daemon d = { .id = 10 + i,
+					 .port = (uint16_t)(7101 + i),
+					 .store_id_hi = i,
+					 .store_id_lo = 99,
+					 .state = (uint8_t)i };
+
+		snprintf(d.addr, sizeof(d.addr), "10.0.0.%u", i + 1);
+		assert_int_equal(cmap_add_daemon(m, &d), (int)i);
+	}
+	cmap_fill_slots(m);
+	m->sessions = malloc(2 * sizeof(*m->sessions));
+	assert_non_null(m->sessions);
+	m->sessions[0] = 5;
+	m->sessions[1] = 1000;
+	m->session_count = 2;
+	return m;
+}
+
+static uint8_t *encode(const struct cmap *m, size_t *ret_len)
+{
+	size_t size = cmap_encoded_size(m);
+	uint8_t *buf = malloc(size);
+	struct wire_out o;
+
+	assert_non_null(buf);
+	wire_out_init(&o, buf, size);
+	cmap_encode(&o, m);
+	assert_false(o.overflow);
+	assert_int_equal(o.len, size);
+	*ret_len = size;
+	return buf;
+}
+
+static void assert_same(const struct cmap *a, const struct cmap *b)
+{
+	assert_true(a->epoch == b->epoch);
+	assert_true(a->cluster_id == b->cluster_id);
+	assert_int_equal(a->replica_count, b->replica_count);
+	assert_int_equal(a->daemon_count, b->daemon_count);
+	for (uint32_t i = 0; i < a->daemon_count; i++) {
+		const struct cmap_daemon *x = &a->daemons[i];
+		const struct cmap_daemon *y = &b->daemons[i];
+
+		assert_int_equal(x->id, y->id);
+		assert_string_equal(x->addr, y->addr);
+		assert_int_equal(x->port, y->port);
+		assert_true(x->store_id_hi == y->store_id_hi);
+		assert_true(x->store_id_lo == y->store_id_lo);
+		assert_int_equal(x->state, y->state);
+	}
+	assert_memory_equal(a->slots, b->slots, sizeof(a->slots));
+	assert_int_equal(a->session_count, b->session_count);
+	for (uint32_t i = 0; i < a->session_count; i++)
+		assert_true(a->sessions[i] == b->sessions[i]);
+}
+
+/* Expects the decoder to refuse @m, which it encodes. */
+static void assert_refused(const struct cmap *m)
+{
+	struct cmap *back = NULL;
+	size_t len;
+	uint8_t *buf = encode(m, &len);
+
+	assert_int_equal(cmap_decode(buf, len, &back), -EBADMSG);
+	assert_null(back);
+	free(buf);
+}
+
+/* ---- construction ---- */
+
+static void a_new_map_is_empty(void **state)
+{
+	struct cmap *m = cmap_new();
+
+	(void)state;
+	assert_int_equal(m->epoch, 0);
+	assert_int_equal(m->daemon_count, 0);
+	assert_int_equal(m->replica_count, 1);
+	for (uint32_t s = 0; s < SLOT_COUNT; s++)
+		for (uint32_t r = 0; r < REPLICA_COUNT_MAX; r++)
+			assert_int_equal(m->slots[s][r], CMAP_SLOT_NONE);
+	cmap_free(m);
+}
+
+static void freeing_nothing_is_allowed(void **state)
+{
+	(void)state;
+	cmap_free(NULL);
+}
+
+static void a_copy_is_equal_and_independent(void **state)
+{
+	struct cmap *m = sample(), *copy = cmap_dup(m);
+
+	(void)state;
+	assert_non_null(copy);
+	assert_same(m, copy);
+	assert_ptr_not_equal(m->daemons, copy->daemons);
+	assert_ptr_not_equal(m->sessions, copy->sessions);
+	cmap_free(m);
+	assert_int_equal(copy->daemons[2].id, 12);
+	cmap_free(copy);
+}
+
+static void a_daemon_is_found_by_its_id(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	assert_int_equal(cmap_find_daemon(m, 11), 1);
+	assert_int_equal(cmap_find_daemon(m, 13), -ENOENT);
+	assert_int_equal(cmap_find_daemon(m, 0), -ENOENT);
+	cmap_free(m);
+}
+
+static void a_daemon_can_be_added_once(void **state)
+{
+	struct cmap *m = sample();
+	struct cmap_daemon d = { .id = 11 };
+
+	(void)state;
+	assert_int_equal(cmap_add_daemon(m, &d), -EEXIST);
+	assert_int_equal(m->daemon_count, 3);
+	cmap_free(m);
+}
+
+static void a_daemon_without_number_is_refused(void **state)
+{
+	struct cmap *m = sample();
+	struct cmap_daemon d = { .id = 0 };
+
+	(void)state;
+	assert_int_equal(cmap_add_daemon(m, &d), -EINVAL);
+	cmap_free(m);
+}
+
+static void daemons_are_bounded(void **state)
+{
+	struct cmap *m = cmap_new();
+	struct cmap_daemon d = { .id = 0 };
+
+	(void)state;
+	for (d.id = 1; d.id <= DAEMON_COUNT_MAX; d.id++)
+		assert_int_equal(cmap_add_daemon(m, &d), (int)d.id - 1);
+	assert_int_equal(cmap_add_daemon(m, &d), -ENOSPC);
+	cmap_free(m);
+}
+
+static void consecutive_slots_cycle_through_all_daemons(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	for (uint32_t s = 0; s < SLOT_COUNT; s++) {
+		assert_int_equal(m->slots[s][0], s % 3);
+		assert_int_equal(m->slots[s][1], (s + 1) % 3);
+		assert_int_equal(m->slots[s][2], CMAP_SLOT_NONE);
+	}
+	cmap_free(m);
+}
+
+static void a_slot_has_no_daemon_twice_when_daemons_are_few(void **state)
+{
+	struct cmap *m = cmap_new();
+	struct cmap_daemon d = { .id = 1 };
+
+	(void)state;
+	m->replica_count = 3;
+	cmap_fill_slots(m);
+	assert_int_equal(m->slots[0][0], CMAP_SLOT_NONE);
+	cmap_add_daemon(m, &d);
+	cmap_fill_slots(m);
+	assert_int_equal(m->slots[9][0], 0);
+	assert_int_equal(m->slots[9][1], CMAP_SLOT_NONE);
+	cmap_free(m);
+}
+
+static void sessions_are_found_among_many(void **state)
+{
+	uint64_t sessions[SESSION_COUNT_MAX];
+	struct cmap m = { .sessions = sessions };
+
+	(void)state;
+	for (uint32_t count = 0; count < 20; count++) {
+		m.session_count = count;
+		for (uint32_t i = 0; i < count; i++)
+			sessions[i] = 10 + 2 * (uint64_t)i;
+		for (uint64_t s = 0; s < 60; s++) {
+			bool live = s >= 10 && s < 10 + 2 * count && s % 2 == 0;
+
+			assert_int_equal(cmap_session_live(&m, s), live);
+		}
+	}
+}
+
+/* ---- encoding ---- */
+
+static void a_map_comes_back_as_it_was(void **state)
+{
+	struct cmap *m = sample(), *back = NULL;
+	size_t len;
+	uint8_t *buf = encode(m, &len);
+
+	(void)state;
+	assert_int_equal(cmap_decode(buf, len, &back), 0);
+	assert_same(m, back);
+	cmap_free(back);
+	cmap_free(m);
+	free(buf);
+}
+
+static void an_empty_map_comes_back(void **state)
+{
+	struct cmap *m = cmap_new(), *back = NULL;
+	size_t len;
+	uint8_t *buf = encode(m, &len);
+
+	(void)state;
+	assert_int_equal(cmap_decode(buf, len, &back), 0);
+	assert_same(m, back);
+	cmap_free(back);
+	cmap_free(m);
+	free(buf);
+}
+
+static void the_largest_map_fits_a_frame(void **state)
+{
+	struct cmap *m = cmap_new(), *back = NULL;
+	struct cmap_daemon d = { .id = 0 };
+	size_t len;
+	uint8_t *buf;
+
+	(void)state;
+	m->replica_count = REPLICA_COUNT_MAX;
+	memset(d.addr, 'a', CMAP_ADDR_LEN_MAX);
+	for (d.id = 1; d.id <= DAEMON_COUNT_MAX; d.id++)
+		cmap_add_daemon(m, &d);
+	cmap_fill_slots(m);
+	m->sessions = malloc(SESSION_COUNT_MAX * sizeof(*m->sessions));
+	for (uint32_t i = 0; i < SESSION_COUNT_MAX; i++)
+		m->sessions[i] = i + 1;
+	m->session_count = SESSION_COUNT_MAX;
+	buf = encode(m, &len);
+	assert_true(len + 64 < FRAME_BODY_MAX);
+	assert_int_equal(cmap_decode(buf, len, &back), 0);
+	assert_same(m, back);
+	cmap_free(back);
+	cmap_free(m);
+	free(buf);
+}
+
+static void every_truncation_is_refused(void **state)
+{
+	struct cmap *m = sample(), *back = NULL;
+	size_t len;
+	uint8_t *buf = encode(m, &len);
+
+	(void)state;
+	for (size_t cut = 0; cut < len; cut++)
+		assert_int_equal(cmap_decode(buf, cut, &back), -EBADMSG);
+	assert_null(back);
+	cmap_free(m);
+	free(buf);
+}
+
+static void a_trailing_byte_is_refused(void **state)
+{
+	struct cmap *m = sample(), *back = NULL;
+	size_t len;
+	uint8_t *buf = encode(m, &len);
+
+	(void)state;
+	buf = realloc(buf, len + 1);
+	buf[len] = 0;
+	assert_int_equal(cmap_decode(buf, len + 1, &back), -EBADMSG);
+	cmap_free(m);
+	free(buf);
+}
+
+static void what_is_accepted_has_one_encoding(void **state)
+{
+	struct cmap *m = sample();
+	size_t len, again_len;
+	uint8_t *buf = encode(m, &len);
+
+	(void)state;
+	/* Every bit before the slots, then of some slots, then of the rest. */
+	for (size_t bit = 0; bit < 8 * len; bit++) {
+		struct cmap *back = NULL;
+		uint8_t *again;
+
+		if (bit > 8 * 200 && bit < 8 * (len - 40))
+			bit += 8 * 37 + 1;
+		buf[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		if (cmap_decode(buf, len, &back) == 0) {
+			again = encode(back, &again_len);
+			assert_int_equal(again_len, len);
+			assert_memory_equal(again, buf, len);
+			free(again);
+			cmap_free(back);
+		}
+		buf[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	cmap_free(m);
+	free(buf);
+}
+
+static void another_format_is_refused(void **state)
+{
+	struct cmap *m = sample(), *back = NULL;
+	size_t len;
+	uint8_t *buf = encode(m, &len);
+
+	(void)state;
+	buf[0] = 2;
+	assert_int_equal(cmap_decode(buf, len, &back), -EBADMSG);
+	cmap_free(m);
+	free(buf);
+}
+
+static void replica_counts_are_bounded(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	m->replica_count = 0;
+	assert_refused(m);
+	cmap_free(m);
+}
+
+static void too_many_replicas_are_refused(void **state)
+{
+	struct cmap *m = sample(), *back = NULL;
+	size_t len;
+	uint8_t *buf = encode(m, &len);
+
+	(void)state;
+	for (uint32_t count = REPLICA_COUNT_MAX + 1; count < 256; count++) {
+		buf[20] = (uint8_t)count;
+		assert_int_equal(cmap_decode(buf, len, &back), -EBADMSG);
+	}
+	cmap_free(m);
+	free(buf);
+}
+
+static void a_slot_beyond_the_daemons_is_refused(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	m->slots[SLOT_COUNT - 1][1] = 3;
+	assert_refused(m);
+	m->slots[SLOT_COUNT - 1][1] = CMAP_SLOT_NONE - 1;
+	assert_refused(m);
+	cmap_free(m);
+}
+
+static void a_slot_with_one_daemon_twice_is_refused(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	m->slots[100][1] = m->slots[100][0];
+	assert_refused(m);
+	cmap_free(m);
+}
+
+static void a_slot_with_a_replica_but_no_primary_is_refused(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	m->slots[100][0] = CMAP_SLOT_NONE;
+	assert_refused(m);
+	cmap_free(m);
+}
+
+static void an_unknown_state_is_refused(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	m->daemons[0].state = CMAP_STATE_LOST + 1;
+	assert_refused(m);
+	cmap_free(m);
+}
+
+static void a_daemon_given_twice_is_refused(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	m->daemons[2].id = m->daemons[0].id;
+	assert_refused(m);
+	m->daemons[2].id = 0;
+	assert_refused(m);
+	cmap_free(m);
+}
+
+static void sessions_must_ascend_from_one(void **state)
+{
+	struct cmap *m = sample();
+
+	(void)state;
+	m->sessions[1] = m->sessions[0];
+	assert_refused(m);
+	m->sessions[1] = m->sessions[0] - 1;
+	assert_refused(m);
+	m->sessions[0] = 0;
+	m->sessions[1] = 1;
+	assert_refused(m);
+	cmap_free(m);
+}
+
+static void an_address_with_a_nul_is_refused(void **state)
+{
+	struct cmap *m = sample(), *back = NULL;
+	size_t len;
+	uint8_t *buf = encode(m, &len);
+
+	(void)state;
+	/* format, epoch, cluster, replicas, daemons, id, length */
+	assert_int_equal(buf[34], '1');
+	buf[35] = 0;
+	assert_int_equal(cmap_decode(buf, len, &back), -EBADMSG);
+	cmap_free(m);
+	free(buf);
+}
+
+/* ---- memory ---- */
+
+static void every_failed_allocation_is_reported(void **state)
+{
+	struct cmap *m;
+	uint8_t *buf;
+	unsigned nth;
+	size_t len;
+
+	(void)state;
+	if (!fail_malloc_works())
+		skip();
+	m = sample();
+	buf = encode(m, &len);
+	for (nth = 1;; nth++) {
+		struct cmap *back = NULL;
+		int err;
+
+		fail_malloc_at(nth);
+		err = cmap_decode(buf, len, &back);
+		if (!fail_malloc_hit()) {
+			assert_int_equal(err, 0);
+			cmap_free(back);
+			break;
+		}
+		assert_int_equal(err, -ENOMEM);
+		assert_null(back);
+	}
+	assert_int_equal(nth, 6); /* map, 3 daemons, sessions */
+	for (nth = 1; nth <= 3; nth++) {
+		fail_malloc_at(nth);
+		assert_null(cmap_dup(m));
+		assert_true(fail_malloc_hit());
+	}
+	cmap_free(m);
+	free(buf);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_new_map_is_empty),
+		cmocka_unit_test(freeing_nothing_is_allowed),
+		cmocka_unit_test(a_copy_is_equal_and_independent),
+		cmocka_unit_test(a_daemon_is_found_by_its_id),
+		cmocka_unit_test(a_daemon_can_be_added_once),
+		cmocka_unit_test(a_daemon_without_number_is_refused),
+		cmocka_unit_test(daemons_are_bounded),
+		cmocka_unit_test(consecutive_slots_cycle_through_all_daemons),
+		cmocka_unit_test(
+			a_slot_has_no_daemon_twice_when_daemons_are_few),
+		cmocka_unit_test(sessions_are_found_among_many),
+		cmocka_unit_test(a_map_comes_back_as_it_was),
+		cmocka_unit_test(an_empty_map_comes_back),
+		cmocka_unit_test(the_largest_map_fits_a_frame),
+		cmocka_unit_test(every_truncation_is_refused),
+		cmocka_unit_test(a_trailing_byte_is_refused),
+		cmocka_unit_test(what_is_accepted_has_one_encoding),
+		cmocka_unit_test(another_format_is_refused),
+		cmocka_unit_test(replica_counts_are_bounded),
+		cmocka_unit_test(too_many_replicas_are_refused),
+		cmocka_unit_test(a_slot_beyond_the_daemons_is_refused),
+		cmocka_unit_test(a_slot_with_one_daemon_twice_is_refused),
+		cmocka_unit_test(
+			a_slot_with_a_replica_but_no_primary_is_refused),
+		cmocka_unit_test(an_unknown_state_is_refused),
+		cmocka_unit_test(a_daemon_given_twice_is_refused),
+		cmocka_unit_test(sessions_must_ascend_from_one),
+		cmocka_unit_test(an_address_with_a_nul_is_refused),
+		cmocka_unit_test(every_failed_allocation_is_reported),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
