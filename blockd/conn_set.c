@@ -1,0 +1,240 @@
+/* Listening and accepting; the set of all connections. */
+#include "blockd/conn_priv.h"
+
+#include <liburing.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include "common/diag.h"
+
+#define LISTEN_BACKLOG 256
+/* Out of file descriptors: try to accept again after this. */
+#define ACCEPT_RETRY_MS 200u
+
+static void accept_start(struct conn_set *s)
+{
+	struct io_uring_sqe *sqe = ring_sqe(s->ring, &s->accept_op);
+
+	s->accept_addr_len = sizeof(s->accept_addr);
+	s->accepting = true;
+	io_uring_prep_accept(sqe, s->fd, (struct sockaddr *)&s->accept_addr,
+			     &s->accept_addr_len, SOCK_CLOEXEC);
+}
+
+static void accept_again(struct ring_timer *t)
+{
+	accept_start(container_of(t, struct conn_set, accept_retry));
+}
+
+static void peer_name(const struct conn_set *s, char *name, size_t size)
+{
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+
+	if (getnameinfo((const struct sockaddr *)&s->accept_addr,
+			s->accept_addr_len, host, sizeof(host), port,
+			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+		snprintf(name, size, "unknown");
+	else
+		snprintf(name, size, "%s:%s", host, port);
+}
+
+static void accept_done(struct ring_op *op, int res, uint32_t flags)
+{
+	struct conn_set *s = container_of(op, struct conn_set, accept_op);
+	char name[NI_MAXHOST + NI_MAXSERV + 1];
+
+	(void)flags;
+	s->accepting = false;
+	if (s->closing) {
+		if (res >= 0)
+			close(res);
+		conn_set_gone(s);
+		return;
+	}
+	if (res < 0 && res != -ECONNABORTED && res != -EINTR &&
+	    res != -EAGAIN) {
+		diag_warn("conn", "what=accept error=%s action=retry",
+			  strerror(-res));
+		ring_timer_start(s->ring, &s->accept_retry, ACCEPT_RETRY_MS);
+		return;
+	}
+	if (res >= 0) {
+		peer_name(s, name, sizeof(name));
+		s->stats.accepted++;
+		if (s->stats.open >= s->limits.conn_max ||
+		    conn_new(s, res, name) < 0) {
+			s->stats.refused++;
+			diag_warn("conn", "what=too-many-connections peer=%s "
+				  "limit=%u action=refuse", name,
+				  s->limits.conn_max);
+			close(res);
+		}
+	}
+	accept_start(s);
+}
+
+static void close_overdue(struct conn *c, void *arg)
+{
+	const uint64_t *now_ms = arg;
+
+	if (!conn_is_overdue(c, *now_ms))
+		return;
+	c->set->stats.timeouts++;
+	diag_info("conn", "what=timeout peer=%s action=close", c->name);
+	conn_close(c);
+}
+
+static void sweep(struct ring_timer *t)
+{
+	struct conn_set *s = container_of(t, struct conn_set, sweep);
+	uint64_t now_ms = ring_now_ms();
+
+	conn_set_each(s, close_overdue, &now_ms);
+	/* Idle for long: keep no memory. Any work begins the count anew. */
+	if (s->stats.frames_in != s->idle_frames)
+		s->idle_sweeps = 0;
+	else if (++s->idle_sweeps == CONN_IDLE_SWEEPS)
+		pool_trim(s->pool);
+	s->idle_frames = s->stats.frames_in;
+	ring_timer_start(s->ring, &s->sweep, CONN_SWEEP_MS);
+}
+
+static int listen_at(struct conn_set *s, const char *addr, uint16_t port)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+				  .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	struct addrinfo *ai;
+	char text[8];
+	int one = 1, rv;
+
+	snprintf(text, sizeof(text), "%u", port);
+	rv = getaddrinfo(addr, text, &hints, &ai);
+	if (rv != 0)
+		return rv == EAI_MEMORY ? -ENOMEM :
+		       rv == EAI_SYSTEM ? -errno : -EADDRNOTAVAIL;
+	s->fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (s->fd < 0 ||
+	    setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &one,
+		       sizeof(one)) < 0 ||
+	    bind(s->fd, ai->ai_addr, ai->ai_addrlen) < 0 ||
+	    listen(s->fd, LISTEN_BACKLOG) < 0 ||
+	    getsockname(s->fd, (struct sockaddr *)&ss, &len) < 0)
+		rv = -errno;
+	else if (ss.ss_family == AF_INET6)
+		s->port = ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
+	else
+		s->port = ntohs(((struct sockaddr_in *)&ss)->sin_port);
+	freeaddrinfo(ai);
+	if (rv < 0 && s->fd >= 0)
+		close(s->fd);
+	return rv;
+}
+
+int conn_set_new(struct ring *r, struct pool *pool, const char *addr,
+		 uint16_t port, const struct conn_limits *limits,
+		 const struct conn_ops *ops, void *arg, struct conn_set **ret,
+		 char *why, size_t why_size)
+{
+	struct conn_set *s = calloc(1, sizeof(*s));
+	int rv = -ENOMEM;
+
+	assert(limits->conn_bytes_max >= 2 * (uint64_t)FRAME_DATA_MAX);
+	if (s)
+		rv = listen_at(s, addr, port);
+	if (rv < 0) {
+		snprintf(why, why_size, "cannot listen at %s:%u: %s", addr,
+			 port, strerror(-rv));
+		free(s);
+		return rv;
+	}
+	s->ring = r;
+	s->pool = pool;
+	s->limits = *limits;
+	s->ops = ops;
+	s->arg = arg;
+	s->stalled_tail = &s->stalled;
+	s->accept_op.done = accept_done;
+	s->accept_retry.fn = accept_again;
+	s->sweep.fn = sweep;
+	s->wake.fn = conn_wake_stalled;
+	accept_start(s);
+	ring_timer_start(r, &s->sweep, CONN_SWEEP_MS);
+	*ret = s;
+	return 0;
+}
+
+uint16_t conn_set_port(const struct conn_set *s)
+{
+	return s->port;
+}
+
+const struct conn_stats *conn_set_stats(const struct conn_set *s)
+{
+	return &s->stats;
+}
+
+void conn_set_each(struct conn_set *s, void (*fn)(struct conn *c, void *arg),
+		   void *arg)
+{
+	struct conn *c = s->conns, *next;
+
+	/* @fn may close this one and others: the next is held. */
+	if (c)
+		conn_get(c);
+	for (; c; c = next) {
+		if (!c->closed)
+			fn(c, arg);
+		next = c->next;
+		if (next)
+			conn_get(next);
+		conn_put(c);
+	}
+}
+
+static void all_gone(struct ring_timer *t)
+{
+	struct conn_set *s = container_of(t, struct conn_set, sweep);
+
+	s->close_cb(s->close_arg);
+}
+
+void conn_set_gone(struct conn_set *s)
+{
+	if (!s->closing || s->conns || s->accepting || s->sweep.priv_armed)
+		return;
+	/* Not from inside whatever let the last connection go. */
+	s->sweep.fn = all_gone;
+	ring_timer_start(s->ring, &s->sweep, 0);
+}
+
+static void close_one(struct conn *c, void *arg)
+{
+	(void)arg;
+	conn_close(c);
+}
+
+void conn_set_close(struct conn_set *s, void (*cb)(void *arg), void *arg)
+{
+	assert(!s->closing);
+	s->closing = true;
+	s->close_cb = cb;
+	s->close_arg = arg;
+	ring_timer_stop(s->ring, &s->accept_retry);
+	ring_timer_stop(s->ring, &s->sweep);
+	/* Ends the accept in the kernel. */
+	(void)shutdown(s->fd, SHUT_RDWR);
+	conn_set_each(s, close_one, NULL);
+	conn_set_gone(s);
+}
+
+void conn_set_free(struct conn_set *s)
+{
+	if (!s)
+		return;
+	assert(!s->conns && !s->accepting);
+	close(s->fd);
+	free(s);
+}

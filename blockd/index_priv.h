@@ -1,0 +1,34 @@
+/* Private to index*.c. */
+#ifndef BLOCKD_INDEX_PRIV_H
+#define BLOCKD_INDEX_PRIV_H
+
+#include <lmdb.h>
+
+#include "blockd/index.h"
+#include "common/crc32c.h"
+
+#define INDEX_KEY_SIZE 16u
+#define INDEX_STATE_MAX 128u
+/* mdb_put() takes it as void *. */
+#define INDEX_STATE_KEY ((void *)(uintptr_t)"state")
+
+struct index {
+	MDB_env *env;
+	MDB_dbi blocks;
+	MDB_dbi cuts;
+	MDB_dbi meta;
+	MDB_txn *reader; /* the loop's; reset between reads */
+	MDB_cursor *walk;
+	struct image_key walk_from;
+	bool walk_started;
+	/* The store's thread: arrays for one image. */
+	uint32_t loc[BLOCK_UNITS_MAX];
+	uint32_t crc[BLOCK_UNITS_MAX];
+	uint8_t value[IMAGE_ENCODED_MAX];
+};
+
+void index_key_put(uint8_t *k, const struct image_key *key);
+int index_key_get(const MDB_val *k, struct image_key *key);
+size_t index_state_encode(uint8_t *buf, const struct index_state *st);
+
+#endif

@@ -1,0 +1,469 @@
+/* Start-up: the journal back into memory, then the allocator.
+ *
+ * Replay starts at the tail the index names and takes records while their
+ * numbers follow each other. The first that is missing is the end, unless a
+ * record of a larger number lies anywhere: only one is ever being written, so
+ * that means damage, not a torn write.
+ */
+#include "blockd/mem.h"
+#include "blockd/store_priv.h"
+#include "common/diag.h"
+
+#define RECOVER_WINDOW (4u << 20)
+/* A record is at most COMMIT_META_MAX and COMMIT_UNITS_MAX units. */
+_Static_assert(RECOVER_WINDOW >= COMMIT_META_MAX +
+	       (COMMIT_UNITS_MAX + 1) * UNIT_SIZE, "a record in a window");
+
+struct replay {
+	struct store *s;
+	/* A window of the journal: reading record by record would wait for
+	 * the disk thousands of times. */
+	uint8_t *win; /* [RECOVER_WINDOW] */
+	uint64_t win_off;
+	uint64_t win_len;
+	char *why;
+	size_t why_size;
+};
+
+/* ---- reading records ---- */
+/* Bytes [off, off+len) of the journal, which must lie in it. */
+static int window(struct replay *r, uint64_t off, uint64_t len,
+		  const uint8_t **ret)
+{
+	struct store *s = r->s;
+	int err;
+
+	if (off < r->win_off || off + len > r->win_off + r->win_len) {
+		r->win_off = off;
+		r->win_len = u64_min(RECOVER_WINDOW,
+				     s->super.journal_bytes - off);
+		err = s->dev->vt->read_now(s->dev, s->journal_file, off,
+					   r->win, r->win_len);
+		if (err != 0) {
+			r->win_len = 0;
+			return err;
+		}
+	}
+	*ret = r->win + (off - r->win_off);
+	return 0;
+}
+
+/* 1: the wanted record is at @off and @*p; 0: it is not; -errno. */
+static int record_read(struct replay *r, uint64_t off, uint64_t seq,
+		       struct jrec_header *h, const uint8_t **p)
+{
+	struct store *s = r->s;
+	uint64_t left = s->super.journal_bytes - off;
+	int err = window(r, off, UNIT_SIZE, p);
+
+	if (err != 0)
+		return err;
+	if (jrec_peek(*p, s->super.nonce, u64_min(left, s->record_max), h) !=
+	    0 || h->seq != seq)
+		return 0;
+	err = window(r, off, jrec_size(h), p);
+	if (err != 0)
+		return err;
+	return jrec_check(*p, h) == 0 ? 1 : 0;
+}
+
+/* Is there a whole record with a number beyond @seq? */
+static int later_record(struct replay *r, uint64_t seq, uint64_t *off_ret)
+{
+	struct store *s = r->s;
+	struct jrec_header h;
+	const uint8_t *p;
+	int found = 0;
+
+	for (uint64_t off = 0; off < s->super.journal_bytes && found == 0;
+	     off += UNIT_SIZE) {
+		found = window(r, off, UNIT_SIZE, &p);
+		if (found != 0 ||
+		    jrec_peek(p, s->super.nonce, s->record_max, &h) != 0 ||
+		    h.seq <= seq ||
+		    off + jrec_size(&h) > s->super.journal_bytes)
+			continue;
+		*off_ret = off;
+		found = record_read(r, off, h.seq, &h, &p);
+	}
+	return found;
+}
+
+/* ---- applying them ---- */
+static int replay_unit(struct store *s, struct block *b,
+		       const struct jrec_run *r, uint32_t i)
+{
+	uint32_t u = r->run.first + i;
+	struct wire_in crc;
+	struct ubuf *ub = NULL;
+
+	ubuf_drop(s, b, u);
+	b->m.loc[u] = loc_is_disk(r->run.loc) ? r->run.loc + i : r->run.loc;
+	if (r->crcs != NULL) {
+		wire_in_init(&crc, r->crcs + (size_t)i * 4, 4);
+		b->m.crc[u] = wire_get_u32(&crc);
+	}
+	bits_put(b->cdirty, u, false);
+	if (!r->inlined)
+		return 0;
+	ub = ubuf_get(s, true);
+	if (ub == NULL)
+		return -ENOMEM;
+	ubuf_attach(s, b, u, ub);
+	memcpy(ubuf_mem(s, ub), r->units + (size_t)i * UNIT_SIZE, UNIT_SIZE);
+	ubuf_set_dirty(s, ub, true);
+	ub->in_journal = true;
+	return 0;
+}
+
+static int skip_runs(struct jrec_iter *it)
+{
+	struct jrec_run r;
+	int n;
+
+	while ((n = jrec_next_run(it, &r)) == 1)
+		;
+	return n;
+}
+
+static int replay_runs(struct store *s, struct block *b, struct jrec_iter *it)
+{
+	struct jrec_run r;
+	int n, err;
+
+	while ((n = jrec_next_run(it, &r)) == 1) {
+		for (uint32_t i = 0; i < r.run.count; i++) {
+			err = replay_unit(s, b, &r, i);
+			if (err != 0)
+				return err;
+		}
+	}
+	return n;
+}
+
+/* It is in the journal already: only for the checkpoint. */
+static void replay_dirty(struct store *s, struct block *b, uint64_t version)
+{
+	block_set_version(s, b, u64_max(b->m.version, version));
+	block_unlist_journal(s, b);
+	b->units = image_allocated(&b->m);
+}
+
+static int replay_block(struct store *s, struct jrec_iter *it,
+			const struct jrec_item *item)
+{
+	struct inode *in;
+	struct block *b;
+	int err;
+
+	in = store_inode_get(s, item->key.ino, &err);
+	if (in == NULL)
+		return err;
+	err = block_get(s, in, item->key.index, item->m.block_log2, true, &b);
+	if (err == 0) {
+		/* A block in several pieces has them all in one version. */
+		if (item->m.version <= b->encoded && b->encoded != 0) {
+			err = skip_runs(it);
+		} else {
+			err = replay_runs(s, b, it);
+			b->m.end = item->m.end;
+			b->m.cut = item->m.cut;
+			b->m.mtime_ns = item->m.mtime_ns;
+			replay_dirty(s, b, item->m.version);
+		}
+		block_put(s, b);
+	}
+	inode_put(s, in);
+	return err;
+}
+
+/* Blocks in memory at once; those in the index when they are loaded. */
+static int replay_cut(struct store *s, const struct image_cut *c)
+{
+	struct cut *cut;
+	int err;
+	struct inode *in = store_inode_get(s, c->ino, &err);
+
+	if (in == NULL)
+		return err;
+	cut = cut_new(s, in, c);
+	if (cut != NULL) {
+		cut->journalled = true;
+		cut_blocks(s, in, c);
+		while (!slist_empty(&in->jblocks))
+			block_unlist_journal(s, container_of(
+				in->jblocks.next, struct block, jlink));
+	}
+	inode_put(s, in);
+	return cut == NULL ? -ENOMEM : 0;
+}
+
+static int replay_record(struct store *s, const uint8_t *buf,
+			 const struct jrec_header *h)
+{
+	struct jrec_iter it;
+	struct jrec_item item;
+	int n, err = 0;
+
+	jrec_iter_init(&it, buf, h);
+	while (err == 0 && (n = jrec_next(&it, &item)) != 0) {
+		if (n < 0)
+			return n;
+		if (item.kind == JREC_BLOCK)
+			err = replay_block(s, &it, &item);
+		else
+			err = replay_cut(s, &item.cut);
+	}
+	s->version = u64_max(s->version, h->version);
+	s->ino_max = u64_max(s->ino_max, h->ino_max);
+	s->session_max = u64_max(s->session_max, h->session_max);
+	return err;
+}
+
+/* The record after the one that ended at @*off. */
+static int record_next(struct replay *r, uint64_t *off, struct jrec_header *h,
+		       const uint8_t **p)
+{
+	struct store *s = r->s;
+	int n = 0;
+
+	if (*off < s->super.journal_bytes)
+		n = record_read(r, *off, s->seq, h, p);
+	if (n == 0 && *off != 0) {
+		n = record_read(r, 0, s->seq, h, p);
+		if (n == 1)
+			*off = 0;
+	}
+	return n;
+}
+
+static int replay_all(struct replay *r)
+{
+	struct store *s = r->s;
+	struct jrec_header h;
+	const uint8_t *p;
+	uint64_t later = 0;
+	int n, err;
+
+	while ((n = record_next(r, &s->head, &h, &p)) == 1) {
+		err = replay_record(s, p, &h);
+		if (err != 0) {
+			(void)snprintf(r->why, r->why_size, "%s/journal: "
+				       "record %llu cannot be replayed: %s",
+				       s->dir, (unsigned long long)s->seq,
+				       strerror(-err));
+			return err;
+		}
+		s->head += jrec_size(&h);
+		if (s->head == s->super.journal_bytes)
+			s->head = 0;
+		s->seq++;
+	}
+	if (n == 0)
+		n = later_record(r, s->seq, &later);
+	if (n == 1) {
+		(void)snprintf(r->why, r->why_size, "%s/journal: damaged: "
+			       "record %llu is missing or wrong but a later "
+			       "one is at byte %llu; restore the store from a "
+			       "replica or format it anew", s->dir,
+			       (unsigned long long)s->seq,
+			       (unsigned long long)later);
+		return -EBADMSG;
+	}
+	return n;
+}
+
+static int replay(struct store *s, char *why, size_t why_size)
+{
+	struct replay r = { .s = s, .why = why, .why_size = why_size };
+	uint64_t size = 0;
+	int err;
+
+	s->journal_file = s->dev->vt->open(s->dev, "journal", false);
+	err = s->journal_file < 0 ? s->journal_file :
+	      s->dev->vt->size(s->dev, s->journal_file, &size);
+	if (err != 0 || size != s->super.journal_bytes) {
+		(void)snprintf(why, why_size, "%s/journal: %s; restore the "
+			       "store or format it anew", s->dir,
+			       err != 0 ? strerror(-err) : "wrong size");
+		return err != 0 && err != -ENOENT ? err : -EBADMSG;
+	}
+	r.win = mem_alloc_io(RECOVER_WINDOW);
+	if (r.win == NULL)
+		return -ENOMEM;
+	err = replay_all(&r);
+	mem_free(r.win);
+	return err;
+}
+
+/* ---- segments and the allocator ---- */
+static int segment_open(struct store *s, uint32_t i, char *why,
+			size_t why_size)
+{
+	uint32_t want = space_segment_units(s, i);
+	uint64_t size;
+	char name[32];
+	int err, file;
+
+	space_segment_name(name, sizeof(name), i);
+	file = s->dev->vt->open(s->dev, name, false);
+	if (file < 0)
+		return file;
+	err = s->dev->vt->size(s->dev, file, &size);
+	/* Its making was cut off, or the capacity was raised. */
+	if (err == 0 && size < (uint64_t)want * UNIT_SIZE &&
+	    !s->o.read_only) {
+		if (s->dev->vt->resize(s->dev, file, (uint64_t)want *
+				       UNIT_SIZE) == 0 &&
+		    s->dev->vt->sync_now(s->dev, file) == 0)
+			size = (uint64_t)want * UNIT_SIZE;
+	}
+	if (err == 0)
+		err = space_add_segment(s, file, (uint32_t)u64_min(
+			size / UNIT_SIZE, SEG_UNITS));
+	if (err != 0)
+		(void)snprintf(why, why_size, "%s/%s: %s", s->dir, name,
+			       strerror(-err));
+	return err;
+}
+
+static int segments_open(struct store *s, char *why, size_t why_size)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < SEG_COUNT_MAX && err == 0; i++)
+		err = segment_open(s, i, why, why_size);
+	if (err == 0 || err == -ENOENT) {
+		if (s->o.read_only)
+			return 0;
+		/* A name that is not on disk could take its units along. */
+		return s->dev->vt->sync_dir(s->dev);
+	}
+	if (why[0] == '\0')
+		(void)snprintf(why, why_size, "%s: segments: %s", s->dir,
+			       strerror(-err));
+	return err;
+}
+
+static int image_take(struct store *s, const struct image_key *key,
+		      const struct image *m, char *why, size_t why_size)
+{
+	struct image_run r;
+
+	for (uint32_t u = 0; u < image_units(m); u += r.count) {
+		int err;
+
+		r = image_run_at(m, u, image_units(m));
+		if (r.loc == LOC_UNWRITTEN)
+			s->promised += r.count;
+		if (!loc_is_disk(r.loc))
+			continue;
+		err = extent_mark(&s->map, r.loc, r.count);
+		if (err == 0)
+			continue;
+		(void)snprintf(why, why_size, "%s: inode %llu block %llu: "
+			       "units %u+%u are %s; run hail-blockd --check",
+			       s->dir, (unsigned long long)key->ino,
+			       (unsigned long long)key->index, r.loc, r.count,
+			       err == -EEXIST ? "used twice" :
+						"outside every segment");
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+static int take_memory(struct store *s, char *why, size_t why_size)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < BLOCK_HASH_SIZE && err == 0; i++) {
+		struct slist *l = &s->block_hash[i];
+
+		for (struct slist *e = l->next; e != l && err == 0;
+		     e = e->next) {
+			struct block *b = container_of(e, struct block, hash);
+			struct image_key key = { b->in->ino, b->index };
+
+			err = image_take(s, &key, &b->m, why, why_size);
+		}
+	}
+	return err;
+}
+
+/* Units in memory without a place hold a promise. */
+static void promise_memory(struct store *s)
+{
+	for (uint32_t i = 0; i < s->ubuf_next; i++) {
+		struct ubuf *ub = &s->ubufs[i];
+
+		if (ub->b == NULL || !ub->dirty ||
+		    ub->b->m.loc[ub->unit] != LOC_MEMORY)
+			continue;
+		ub->reserved = true;
+		s->promised++;
+	}
+}
+
+/* Images only in the index count as they are there: what waiting cuts take
+ * from them the next checkpoint gives back. */
+static int take_index(struct store *s, char *why, size_t why_size)
+{
+	struct image_key key = { 0, 0 };
+	struct image m = { .loc = s->walk_loc, .crc = s->walk_crc };
+	const void *val;
+	size_t len;
+	int n, err = index_walk_begin(s->index, &key);
+
+	if (err != 0)
+		return err;
+	while ((n = index_walk_next(s->index, &key, &val, &len)) == 1) {
+		if (block_find(s, key.ino, key.index) != NULL)
+			continue;
+		n = image_decode(&key, val, len, &m);
+		if (n != 0)
+			break;
+		s->version = u64_max(s->version, m.version);
+		n = image_take(s, &key, &m, why, why_size);
+		if (n != 0)
+			break;
+	}
+	index_walk_end(s->index);
+	return n;
+}
+
+int recover(struct store *s, const struct index_state *st, char *why,
+	    size_t why_size)
+{
+	int err;
+
+	s->head = st->tail_off;
+	s->seq = st->tail_seq;
+	s->tail = st->tail_off;
+	s->tail_seq = st->tail_seq;
+	s->version = st->version;
+	s->ino_max = st->ino_max;
+	s->session_max = st->session_max;
+	if (s->tail >= s->super.journal_bytes || s->tail % UNIT_SIZE != 0) {
+		(void)snprintf(why, why_size, "%s/index: names a place "
+			       "outside the journal; restore both from the "
+			       "same time", s->dir);
+		return -EBADMSG;
+	}
+	err = replay(s, why, why_size);
+	/* Frees during replay mean nothing: the allocator comes now. */
+	s->free_next.count = 0;
+	s->promised = 0;
+	if (err == 0)
+		err = segments_open(s, why, why_size);
+	if (err == 0)
+		err = take_memory(s, why, why_size);
+	if (err == 0)
+		err = take_index(s, why, why_size);
+	if (err == 0)
+		promise_memory(s);
+	if (err == 0 && s->seq != s->tail_seq)
+		diag_info("store", "event=replayed records=%llu dirty=%u",
+			  (unsigned long long)(s->seq - s->tail_seq),
+			  s->ubuf_used);
+	return err;
+}

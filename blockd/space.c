@@ -1,0 +1,263 @@
+/* Space: promises, frees that wait for a checkpoint, making of segments.
+ *
+ * Free units minus promised ones, above the reserve, are what new data may
+ * take; overwriting may dip into the reserve, because it gives back as much.
+ */
+#include "blockd/mem.h"
+#include "blockd/op.h"
+#include "common/diag.h"
+
+#define FS_CHECK_MS 1000u
+#define RELEASE_SLICE_RUNS 8192u
+#define GROW_AHEAD_UNITS (SEG_UNITS / 2)
+
+void space_segment_name(char *buf, size_t size, uint32_t seg)
+{
+	(void)snprintf(buf, size, "seg-%06u", seg);
+}
+
+/* Units segment @seg has when complete: the last is cut to the capacity. */
+uint32_t space_segment_units(const struct store *s, uint32_t seg)
+{
+	uint64_t units = s->o.capacity_bytes / UNIT_SIZE;
+	uint64_t before = (uint64_t)seg * SEG_UNITS;
+
+	if (units == 0)
+		return SEG_UNITS;
+	if (units <= before)
+		return 0;
+	return (uint32_t)u64_min(units - before, SEG_UNITS);
+}
+
+int space_add_segment(struct store *s, int file, uint32_t units)
+{
+	struct segment *seg;
+	uint32_t i = s->map.seg_count;
+
+	if (i >= s->seg_cap) {
+		uint32_t cap = s->seg_cap == 0 ? 16 : s->seg_cap * 2;
+		void *p = mem_grow(s->segs, cap * sizeof(struct segment *));
+
+		if (p == NULL)
+			return -ENOMEM;
+		s->segs = p;
+		s->seg_cap = cap;
+	}
+	seg = mem_alloc(sizeof(*seg));
+	if (seg == NULL)
+		return -ENOMEM;
+	if (extent_add_segment(&s->map, units) != 0) {
+		mem_free(seg);
+		return -ENOMEM;
+	}
+	seg->file = file;
+	slist_init(&seg->commit_link);
+	slist_init(&seg->ckpt_link);
+	s->segs[i] = seg;
+	return 0;
+}
+
+/* Units more that the disk could give, asked at most once a second. */
+uint64_t space_growable(struct store *s)
+{
+	uint64_t now = s->dev->vt->now_ms(s->dev);
+	uint64_t have = s->map.unit_count + EXTENT_LOC_MIN;
+	uint64_t units = UINT64_MAX;
+	uint64_t bytes;
+
+	if (s->fs_checked_ms == 0 || now - s->fs_checked_ms > FS_CHECK_MS) {
+		s->fs_checked_ms = now + (now == 0);
+		if (s->dev->vt->space(s->dev, &bytes) == 0)
+			s->fs_units_free = bytes / UNIT_SIZE;
+	}
+	if (s->map.seg_count == 0)
+		have = 0;
+	if (s->o.capacity_bytes != 0)
+		units = s->o.capacity_bytes / UNIT_SIZE;
+	units = u64_min(units, (uint64_t)SEG_COUNT_MAX * SEG_UNITS);
+	units = units > have ? units - have : 0;
+	/* The index grows, too, out of what we leave. */
+	if (s->fs_units_free < s->reserve + units)
+		units = s->fs_units_free > s->reserve ?
+			s->fs_units_free - s->reserve : 0;
+	return units;
+}
+
+static void grow_run(struct worker_job *j)
+{
+	struct grow *g = container_of(j, struct grow, job);
+	struct store *s = container_of(g, struct store, grow);
+	struct dev *d = s->dev;
+
+	g->err = d->vt->resize(d, g->file, (uint64_t)g->unit_count *
+			       UNIT_SIZE);
+	if (g->err == 0)
+		g->err = d->vt->sync_now(d, g->file);
+	/* No record may map units of a file whose name is not on disk. */
+	if (g->err == 0)
+		g->err = d->vt->sync_dir(d);
+}
+
+static void grow_done(struct worker_job *j)
+{
+	struct grow *g = container_of(j, struct grow, job);
+	struct store *s = container_of(g, struct store, grow);
+
+	store_enter(s);
+	g->running = false;
+	s->fs_checked_ms = 0;
+	if (g->err == 0)
+		g->err = space_add_segment(s, g->file, g->unit_count);
+	if (g->err != 0) {
+		diag_warn("store", "event=no-segment error=\"%s\"",
+			  strerror(-g->err));
+		s->dev->vt->close(s->dev, g->file);
+		g->failed = true;
+		g->failed_ms = s->dev->vt->now_ms(s->dev);
+	}
+	space_wake(s);
+	store_leave(s, false);
+}
+
+/* Returns whether a segment is being made. */
+static bool grow_start(struct store *s)
+{
+	struct grow *g = &s->grow;
+	uint64_t now = s->dev->vt->now_ms(s->dev);
+	char name[32];
+
+	if (g->running)
+		return true;
+	if (s->error != 0 || s->closing ||
+	    (g->failed && now - g->failed_ms < FS_CHECK_MS))
+		return false;
+	g->unit_count = (uint32_t)u64_min(
+		space_segment_units(s, s->map.seg_count), space_growable(s));
+	/* A shorter one than the capacity asks for could not be told from a
+	 * damaged one. */
+	if (g->unit_count == 0 ||
+	    g->unit_count < space_segment_units(s, s->map.seg_count))
+		return false;
+	space_segment_name(name, sizeof(name), s->map.seg_count);
+	g->file = s->dev->vt->open(s->dev, name, true);
+	if (g->file < 0) {
+		g->failed = true;
+		g->failed_ms = now;
+		return false;
+	}
+	g->failed = false;
+	g->running = true;
+	g->job.run = grow_run;
+	g->job.done = grow_done;
+	worker_submit(s->worker, &g->job);
+	return true;
+}
+
+void space_ahead(struct store *s)
+{
+	if (s->map.free_count < s->promised + s->reserve + GROW_AHEAD_UNITS)
+		(void)grow_start(s);
+}
+
+static bool granted(const struct store *s, uint64_t holes, uint64_t temp)
+{
+	uint64_t free_units = s->map.free_count;
+	uint64_t floor = holes > 0 ? s->reserve : 0;
+
+	return s->promised + holes + temp + floor <= free_units;
+}
+
+int space_ask(struct store *s, struct op *op, uint64_t holes, uint64_t temp)
+{
+	if (holes + temp == 0 || granted(s, holes, temp))
+		return SPACE_OK;
+	if (grow_start(s) || s->release_posted)
+		return SPACE_WAIT;
+	/* A whole checkpoint gives back all that is to be had. */
+	if (op->waited && s->ckpt.finished > op->wait_ckpt &&
+	    s->ckpt.started == s->ckpt.finished)
+		return -ENOSPC;
+	if (store_clean(s) && s->free_next.count == 0)
+		return -ENOSPC;
+	if (!op->waited) {
+		op->waited = true;
+		op->wait_ckpt = s->ckpt.started;
+	}
+	ckpt_request(s);
+	return SPACE_WAIT;
+}
+
+void run_list_add(struct run_list *l, uint32_t loc, uint32_t count)
+{
+	struct extent_run *last = l->count > 0 ? &l->runs[l->count - 1] : NULL;
+
+	if (last != NULL && last->loc + last->count == loc &&
+	    loc % SEG_UNITS != 0) {
+		last->count += count;
+		return;
+	}
+	if (l->count == l->cap) {
+		size_t cap = l->cap == 0 ? 256 : l->cap * 2;
+		void *p = mem_grow(l->runs, cap * sizeof(*l->runs));
+
+		/* Without memory the units are found free again at the next
+		 * start. */
+		if (p == NULL)
+			return;
+		l->runs = p;
+		l->cap = cap;
+	}
+	l->runs[l->count++] = (struct extent_run){ loc, count };
+}
+
+void space_freed(struct store *s, uint32_t loc, uint32_t count)
+{
+	run_list_add(&s->free_next, loc, count);
+}
+
+static void release_more(void *arg)
+{
+	struct store *s = arg;
+
+	store_enter(s);
+	s->release_posted = false;
+	space_release(s);
+	store_leave(s, false);
+}
+
+/* A slice at a time: a purge of much may free a million runs. */
+void space_release(struct store *s)
+{
+	struct run_list *l = &s->releasing;
+
+	for (uint32_t n = 0; n < RELEASE_SLICE_RUNS && l->count > 0; n++) {
+		struct extent_run *r = &l->runs[--l->count];
+
+		extent_free(&s->map, r->loc, r->count);
+	}
+	if (l->count > 0 && !s->release_posted) {
+		s->release_posted = true;
+		s->dev->vt->post(s->dev, release_more, s);
+	}
+	space_wake(s);
+}
+
+/* What @l names is free; the list is empty then. */
+void space_take_freed(struct store *s, struct run_list *l)
+{
+	struct run_list old = s->releasing;
+
+	if (old.count == 0) {
+		s->releasing = *l;
+		*l = old;
+		return;
+	}
+	for (size_t i = 0; i < l->count; i++)
+		run_list_add(&s->releasing, l->runs[i].loc, l->runs[i].count);
+	l->count = 0;
+}
+
+void space_wake(struct store *s)
+{
+	slist_splice(&s->ready, &s->waiting);
+}
