@@ -1,0 +1,21 @@
+/* What tools ask: status, statistics, every inode, backup, stop. */
+#ifndef METAD_ADMIN_H
+#define METAD_ADMIN_H
+
+#include "common/stats.h"
+#include "metad/request.h"
+
+/* Handlers. */
+void admin_status(struct request *r);
+void admin_stats(struct request *r);
+void admin_sessions(struct request *r);
+void admin_inodes(struct request *r);
+void admin_backup(struct request *r);
+void admin_stop(struct request *r);
+void admin_conn_gone(struct conn *c);
+
+/* Registers metad's counters; @s is read by other threads too. Returns 0 or
+ * -ENOMEM. */
+int admin_stats_register(struct metad *md, struct stats *s);
+
+#endif

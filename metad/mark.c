@@ -1,0 +1,189 @@
+/* The mark file and copies of open segments. */
+#include "metad/mark.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/crc32c.h"
+
+#define MARK_FILE "mark"
+#define COPY_DIR "unclean"
+#define MARK_MAGIC UINT64_C(0x6b72616d6c696168)
+
+/* Two copies, the newer valid one counts: the page may reach the disk torn. */
+struct mark_slot {
+	uint64_t magic;
+	uint64_t batch;
+	uint32_t crc; /* of the two before */
+	uint32_t pad;
+};
+
+struct mark {
+	char dir[PATH_MAX - 64]; /* of the copies */
+	struct mark_slot *slots; /* [2], mapped */
+	unsigned next;
+};
+
+static uint32_t slot_crc(const struct mark_slot *s)
+{
+	return crc32c(0, s, offsetof(struct mark_slot, crc));
+}
+
+uint64_t mark_get(const struct mark *m)
+{
+	uint64_t batch = 0;
+	unsigned i;
+
+	for (i = 0; i < 2; i++) {
+		struct mark_slot s = m->slots[i];
+
+		if (s.magic == MARK_MAGIC && s.crc == slot_crc(&s))
+			batch = u64_max(batch, s.batch);
+	}
+	return batch;
+}
+
+void mark_set(struct mark *m, uint64_t batch)
+{
+	struct mark_slot s = { .magic = MARK_MAGIC, .batch = batch };
+
+	s.crc = slot_crc(&s);
+	m->slots[m->next] = s;
+	m->next = !m->next;
+}
+
+/* ---- copies ---- */
+
+static int copy_file(int from_dir, int to_dir, const char *name)
+{
+	int from = openat(from_dir, name, O_RDONLY | O_CLOEXEC);
+	int to = openat(to_dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+			0600);
+	int rv = from < 0 || to < 0 ? -errno : 0;
+	ssize_t n = 1;
+
+	while (rv == 0 && n > 0) {
+		n = sendfile(to, from, NULL, 1 << 20);
+		if (n < 0)
+			rv = -errno;
+	}
+	if (from >= 0)
+		(void)close(from);
+	if (to >= 0)
+		(void)close(to);
+	return rv;
+}
+
+/* Calls for each "open-" segment (@to < 0: removes it) in @dir. */
+static int for_open_segments(int dir_fd, int to)
+{
+	int fd = dup(dir_fd), rv = 0;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+
+	if (!d) {
+		rv = -errno;
+		if (fd >= 0)
+			(void)close(fd);
+		return rv;
+	}
+	rewinddir(d);
+	while (rv == 0 && (e = readdir(d))) {
+		if (strncmp(e->d_name, "open-", 5) != 0)
+			continue;
+		if (to >= 0)
+			rv = copy_file(dir_fd, to, e->d_name);
+		else
+			(void)unlinkat(dir_fd, e->d_name, 0);
+	}
+	(void)closedir(d);
+	return rv;
+}
+
+static int copy_open_segments(const struct mark *m, const char *raft)
+{
+	int from = open(raft, O_RDONLY | O_DIRECTORY | O_CLOEXEC), to, rv;
+
+	if (from < 0)
+		return -errno;
+	if (mkdir(m->dir, 0700) < 0 && errno != EEXIST) {
+		rv = -errno;
+		(void)close(from);
+		return rv;
+	}
+	to = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	rv = to < 0 ? -errno : for_open_segments(from, to);
+	if (to >= 0)
+		(void)close(to);
+	(void)close(from);
+	return rv;
+}
+
+void mark_good(struct mark *m)
+{
+	int fd = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	(void)for_open_segments(fd, -1);
+	(void)close(fd);
+	(void)rmdir(m->dir);
+}
+
+/* ---- life ---- */
+
+static int map_slots(struct mark *m, const char *dir)
+{
+	char path[PATH_MAX];
+	void *p;
+	int fd, rv = 0;
+
+	(void)snprintf(path, sizeof(path), "%s/" MARK_FILE, dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	/* Allocated: a full disk must not kill us by SIGBUS later. */
+	rv = -posix_fallocate(fd, 0, 4096);
+	p = rv ? MAP_FAILED : mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				   MAP_SHARED, fd, 0);
+	if (rv == 0 && p == MAP_FAILED)
+		rv = -errno;
+	else if (rv == 0)
+		m->slots = p;
+	(void)close(fd);
+	return rv;
+}
+
+int mark_open(const char *dir, const char *raft, struct mark **ret)
+{
+	struct mark *m = calloc(1, sizeof(*m));
+	int rv;
+
+	if (!m)
+		return -ENOMEM;
+	(void)snprintf(m->dir, sizeof(m->dir), "%s/" COPY_DIR, dir);
+	rv = map_slots(m, dir);
+	/* What an earlier start could not load is not copied over. */
+	if (rv == 0 && access(m->dir, F_OK) < 0)
+		rv = copy_open_segments(m, raft);
+	if (rv < 0) {
+		mark_close(m);
+		return rv;
+	}
+	*ret = m;
+	return 0;
+}
+
+void mark_close(struct mark *m)
+{
+	if (!m)
+		return;
+	if (m->slots)
+		(void)munmap(m->slots, 4096);
+	free(m);
+}

@@ -1,0 +1,38 @@
+/* Block daemons as metad sees them: registration, heartbeats, serving leases.
+ */
+#ifndef METAD_MONITOR_H
+#define METAD_MONITOR_H
+
+#include "metad/request.h"
+
+/* Volatile; of the last registration or heartbeat. */
+struct monitor_daemon {
+	uint32_t id;
+	bool seen; /* since metad started */
+	uint64_t boot_id;
+	uint64_t units_total, units_free;
+	uint64_t commit;
+	uint64_t ino_max, session_max, epoch_max; /* largest it knows */
+	uint32_t state; /* enum blk_state */
+	char error[128];
+	uint64_t heard_ms; /* uv_now() */
+	uint64_t lease_ms; /* it may serve until then, uv_now() */
+};
+
+int monitor_new(struct metad *md, struct monitor **ret);
+void monitor_free(struct monitor *m);
+/* NULL: no such daemon has ever been heard of. */
+const struct monitor_daemon *monitor_find(struct monitor *m, uint32_t id);
+/* Has the right to serve that it may have run out? */
+bool monitor_lease_over(struct monitor *m, uint32_t id);
+/* It is not connected, and its right to serve has run out: what is forbidden
+ * now, it has to learn before it serves again. */
+bool monitor_silent(struct metad *md, uint32_t id);
+/* Runs with each registration, see restore.c. */
+void monitor_on_register(struct monitor *m, void (*fn)(struct metad *md));
+
+/* Handlers. */
+void monitor_register(struct request *r);
+void monitor_heartbeat(struct request *r);
+
+#endif

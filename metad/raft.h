@@ -1,0 +1,95 @@
+/* The replicated log under the state machine: libraft with one voter.
+ *
+ * A command is executed the moment it is proposed, in the order of proposals,
+ * and appended to the open batch; a batch becomes one log entry. It is durable
+ * when the entry is written. The log is the order of execution, so replaying
+ * it gives the same state; what was executed but never became durable is lost
+ * with the process, and whoever was told about it keeps it until it is durable
+ * (wire_meta.h: meta_rhdr).
+ *
+ * Everything runs on the thread of the uv loop, except the encoding of
+ * snapshots.
+ */
+#ifndef METAD_RAFT_H
+#define METAD_RAFT_H
+
+#include "metad/sm.h"
+
+#include <uv.h>
+
+struct metaraft;
+
+struct metaraft_config {
+	const char *dir; /* libraft's own, exists */
+	uint32_t id; /* of this voter, > 0 */
+	/* A snapshot is taken when the log has grown by as much as the last
+	 * snapshot was long, and by at least this. */
+	uint64_t snapshot_bytes;
+};
+
+struct metaraft_ops {
+	/* Everything up to stream position @pos, and batch @batch, is durable.
+	 * May propose. */
+	void (*durable)(void *arg, uint64_t pos, uint64_t batch);
+	/* Nothing becomes durable any more; stop. Runs at most once; @why is a
+	 * sentence for the administrator. */
+	void (*failed)(void *arg, const char *why);
+};
+
+struct metaraft_stats {
+	uint64_t commands, batches, bytes; /* appended since the start */
+	uint64_t snapshots, snapshots_failed;
+	uint64_t snapshot_last_bytes, snapshot_last_ms;
+	uint64_t append_us_sum, append_us_max; /* of batches */
+	uint64_t log_bytes; /* since the last snapshot */
+};
+
+/* @sm, @ops, @arg: borrowed until metaraft_free(). Reads nothing yet.
+ * Returns 0 or -errno with a sentence in @why. */
+int metaraft_new(uv_loop_t *loop, struct sm *sm,
+		 const struct metaraft_config *config,
+		 const struct metaraft_ops *ops, void *arg,
+		 struct metaraft **ret, char *why, size_t why_size);
+/* Makes an empty log when there is none, loads the snapshot and the log and
+ * executes it. Returns 0, or -errno with a sentence in @why (-EBADMSG: damaged;
+ * -EPROTONOSUPPORT: written by a later version). Blocks. */
+int metaraft_start(struct metaraft *m, char *why, size_t why_size);
+/* Finishes what is submitted, then calls @cb, from the loop or before return.
+ * What is in the open batch is dropped: wait for it before. Also after a
+ * metaraft_start() that failed. */
+void metaraft_close(struct metaraft *m, void (*cb)(void *arg));
+/* After @cb of metaraft_close(). NULL: no-op. */
+void metaraft_free(struct metaraft *m);
+
+/* Executes a command that sm_validate() accepted and appends it to the log.
+ * @r: as of sm_apply(). A command that changed nothing is not appended. */
+void metaraft_propose(struct metaraft *m, uint16_t op, uint64_t session,
+		      const void *body, size_t len, struct sm_reply *r);
+/* Somebody waits for position @pos: write without gathering any longer. */
+void metaraft_want(struct metaraft *m, uint64_t pos);
+/* Ends a turn of the loop: submits what should be written now. */
+void metaraft_turn(struct metaraft *m);
+/* Everything up to this position is durable. */
+uint64_t metaraft_durable(const struct metaraft *m);
+/* So much waits for the disk that no more should be proposed. */
+bool metaraft_busy(const struct metaraft *m);
+/* Is a write, or somebody waiting for one, on the way? */
+bool metaraft_writing(const struct metaraft *m);
+/* Takes a snapshot with the next entry (there is one when something is
+ * proposed). */
+void metaraft_snapshot_soon(struct metaraft *m);
+const struct metaraft_stats *metaraft_stats(const struct metaraft *m);
+
+/* ---- one batch as it lies in the log [pure] ---- */
+/* u64 number, u32 count, then per command: u16 op, u16 0, u32 len, u64 session,
+ * body; zeros up to a multiple of METARAFT_BATCH_ALIGN, without which libraft
+ * cannot read its own segments. All of it little-endian. */
+#define METARAFT_BATCH_ALIGN 8u
+#define METARAFT_BATCH_HEAD 12u
+#define METARAFT_COMMAND_HEAD 16u
+/* Executes the batch in @buf unless @sm has it already (sm_batch()). Returns 0;
+ * -EBADMSG: malformed, or a number is missing; -EPROTONOSUPPORT: a command this
+ * version does not know; -ENOMEM. After an error @sm is not to be used. */
+int metaraft_batch_apply(struct sm *sm, const void *buf, size_t len) must_check;
+
+#endif

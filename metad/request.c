@@ -1,0 +1,521 @@
+/* Requests of clients, block daemons and tools. */
+#include "metad/request.h"
+
+#include "common/diag.h"
+#include "metad/admin.h"
+#include "metad/cut.h"
+#include "metad/monitor.h"
+#include "metad/session.h"
+
+/* A reply, or a request to be run again, that waits. */
+struct held {
+	struct durable_wait durable;
+	struct cut_wait cut;
+	struct metad *md;
+	struct reply_to to;
+	uint64_t pos; /* to wait for after the cut */
+	uint64_t ino; /* attributes to read afresh; 0: none */
+	int status;
+	uint32_t len;
+	uint8_t body[];
+};
+
+static struct held *held_new(struct metad *md, const struct reply_to *to,
+			     int status, const void *body, size_t len)
+{
+	struct held *w = malloc(sizeof(*w) + len);
+	struct conn *c = serve_conn(md, to->conn_id);
+
+	if (!w)
+		return NULL;
+	memset(w, 0, sizeof(*w));
+	w->md = md;
+	w->to = *to;
+	w->cut.conn_id = to->conn_id;
+	w->status = status;
+	w->len = (uint32_t)len;
+	if (len)
+		memcpy(w->body, body, len);
+	if (c)
+		c->held++;
+	md->stats.held++;
+	return w;
+}
+
+static void held_free(struct held *w)
+{
+	struct conn *c = serve_conn(w->md, w->to.conn_id);
+
+	if (c)
+		c->held--;
+	free(w);
+}
+
+/* ---- replies that wait for durability ---- */
+
+static void held_reply(struct durable_wait *d)
+{
+	struct held *w = container_of(d, struct held, durable);
+
+	serve_reply(w->md, &w->to, w->status, w->body, w->len);
+	held_free(w);
+}
+
+void request_reply_at(struct metad *md, const struct reply_to *to, uint64_t pos,
+		      int status, const void *body, size_t len)
+{
+	struct held *w;
+
+	if (pos <= metad_durable(md)) {
+		serve_reply(md, to, status, body, len);
+		return;
+	}
+	w = held_new(md, to, status, body, len);
+	if (!w) {
+		serve_reply(md, to, -ENOMEM, NULL, 0);
+		return;
+	}
+	w->durable.fn = held_reply;
+	metad_when_durable(md, &w->durable, pos);
+}
+
+/* ---- requests that run again ---- */
+
+static void held_run(struct held *w)
+{
+	struct request r = { .md = w->md,
+			     .conn = serve_conn(w->md, w->to.conn_id),
+			     .to = w->to,
+			     .body = w->body,
+			     .body_len = w->len };
+
+	if (r.conn)
+		request_run(&r);
+	held_free(w);
+}
+
+static void held_run_cut(struct cut_wait *c, bool dropped)
+{
+	struct held *w = container_of(c, struct held, cut);
+
+	if (dropped)
+		held_free(w);
+	else
+		held_run(w);
+}
+
+static void held_run_durable(struct durable_wait *d)
+{
+	held_run(container_of(d, struct held, durable));
+}
+
+/* ---- queries ---- */
+
+/* The inode a reply shows attributes of; 0: none. */
+static uint64_t shown_ino(uint16_t op, const struct sm_reply *r)
+{
+	struct wire_in in;
+
+	if (r->status != 0)
+		return 0;
+	switch (op) {
+	case WIRE_OP_META_LOOKUP:
+	case WIRE_OP_META_GETATTR:
+	case WIRE_OP_META_CREATE:
+	case WIRE_OP_META_LINK:
+	case WIRE_OP_META_SETATTR:
+	case WIRE_OP_META_LEASE:
+		wire_in_init(&in, r->body, r->body_len);
+		return wire_get_u64(&in); /* meta_attr starts with it */
+	default:
+		return 0;
+	}
+}
+
+/* The first inode of a directory page with attributes that is being cut by
+ * another session; 0: none. The request runs again when that is done, and finds
+ * the next. */
+static uint64_t page_cut_ino(struct request *q, const struct sm_reply *r)
+{
+	struct meta_readdir_reply page;
+	struct meta_dirent e;
+	struct meta_attr a;
+	struct meta_readdir m;
+	struct wire_in in;
+	uint32_t i;
+
+	if (r->status != 0 || !cut_count(q->md) ||
+	    meta_readdir_parse(q->body, q->body_len, &m) < 0 || !m.plus ||
+	    meta_readdir_reply_parse(r->body, r->body_len, &page) < 0)
+		return 0;
+	wire_in_init(&in, page.entries.p, page.entries.len);
+	for (i = 0; i < page.count && !in.bad; i++) {
+		meta_dirent_decode(&in, &e);
+		meta_attr_decode(&in, &a);
+		if (cut_foreign(q->md, a.ino, q->to.session))
+			return a.ino;
+	}
+	return 0;
+}
+
+static void run_query(struct request *q)
+{
+	struct metad *md = q->md;
+	struct sm_reply r;
+	struct held *w;
+	uint64_t ino;
+
+	md->stats.queries++;
+	sm_query(md->sm, q->to.op, q->to.session, q->body, q->body_len, &r);
+	ino = q->to.op == WIRE_OP_META_READDIR ? page_cut_ino(q, &r) :
+						 shown_ino(q->to.op, &r);
+	if (ino && cut_pending(md, ino)) {
+		w = held_new(md, &q->to, 0, q->body, q->body_len);
+		if (!w) {
+			serve_reply(md, &q->to, -ENOMEM, NULL, 0);
+			return;
+		}
+		w->cut.fn = held_run_cut;
+		if (cut_foreign_wait(md, ino, q->to.session, &w->cut))
+			return;
+		held_free(w);
+	}
+	request_reply_at(md, &q->to, metad_foreign_pos(md, q->to.session),
+			 r.status, r.body, r.body_len);
+}
+
+static void send_map(struct request *q)
+{
+	struct metad *md = q->md;
+	const struct cmap *map = sm_map(md->sm);
+	size_t len = cmap_encoded_size(map);
+	struct wire_out o;
+	struct held *w;
+	uint8_t *buf;
+
+	if (md->map_pos > metad_durable(md)) {
+		w = held_new(md, &q->to, 0, q->body, q->body_len);
+		if (w) {
+			w->durable.fn = held_run_durable;
+			metad_when_durable(md, &w->durable, md->map_pos);
+			return;
+		}
+	}
+	buf = malloc(len + 4);
+	if (!buf) {
+		serve_reply(md, &q->to, -ENOMEM, NULL, 0);
+		return;
+	}
+	wire_out_init(&o, buf, len + 4);
+	wire_put_u32(&o, (uint32_t)len);
+	cmap_encode(&o, map);
+	assert(!o.overflow);
+	serve_reply(md, &q->to, 0, buf, o.len);
+	free(buf);
+}
+
+static void run_sync(struct request *q)
+{
+	struct meta_sync m;
+
+	if (meta_sync_parse(q->body, q->body_len, &m) < 0) {
+		serve_reply(q->md, &q->to, -EBADMSG, NULL, 0);
+		return;
+	}
+	q->md->stats.syncs++;
+	/* A position of before a restart may be larger than what there is; all
+	 * that was sent again has been executed by now. */
+	request_reply_at(q->md, &q->to, u64_min(m.pos, sm_pos(q->md->sm)), 0,
+			 NULL, 0);
+}
+
+/* ---- mutations ---- */
+
+/* The cut is done: the reply may go when it is durable. */
+static void held_cut_done(struct cut_wait *c, bool dropped)
+{
+	struct held *w = container_of(c, struct held, cut);
+	struct meta_ino m = { .ino = w->ino };
+	struct sm_reply r;
+	struct wire_out o;
+	uint8_t buf[8];
+
+	if (!dropped && w->ino) {
+		/* Only now it is known how much was freed. The attributes are
+		 * of fixed size and come first. */
+		wire_out_init(&o, buf, sizeof(buf));
+		meta_ino_encode(&o, &m);
+		sm_query(w->md->sm, WIRE_OP_META_GETATTR, w->to.session, buf,
+			 o.len, &r);
+		if (r.status == 0 && r.body_len <= w->len)
+			memcpy(w->body, r.body, r.body_len);
+	}
+	if (!dropped)
+		request_reply_at(w->md, &w->to, w->pos, w->status, w->body,
+				 w->len);
+	held_free(w);
+}
+
+/* Answers after a cut: the one that the request made, or one that must be over
+ * before what it was granted may be used. */
+static void reply_after_cut(struct request *q, const struct sm_reply *r,
+			    uint64_t pos)
+{
+	struct metad *md = q->md;
+	uint64_t owner = q->to.op == WIRE_OP_META_CUT ? q->to.session : 0;
+	uint64_t ino = r->cut_ino, cut = r->cut_job;
+	struct held *w = held_new(md, &q->to, 0, r->body, r->body_len);
+
+	if (w) {
+		w->ino = ino;
+		w->pos = pos;
+		w->cut.fn = held_cut_done;
+		if (cut_add(md, ino, cut, owner, &w->cut) == 0)
+			return;
+		held_free(w);
+	}
+	/* It is executed; the client asks again and finds it. */
+	serve_conn_close(q->conn);
+}
+
+static void run_mutation(struct request *q)
+{
+	struct metad *md = q->md;
+	struct sm_reply r;
+	uint64_t pos = 0, ino;
+	struct held *w;
+
+	md->stats.mutations++;
+	metad_propose(md, q->to.op, q->to.session, q->body, q->body_len, &r);
+	if (r.replayed)
+		md->stats.replays++;
+	pos = metad_foreign_pos(md, q->to.session);
+	/* What it does to blocks cannot be undone. */
+	if (r.status == 0 && q->to.op == WIRE_OP_META_CUT)
+		pos = u64_max(pos, r.pos);
+	if (r.status == 0 && r.cut_job) {
+		reply_after_cut(q, &r, pos);
+		return;
+	}
+	ino = shown_ino(q->to.op, &r);
+	if (ino && cut_pending(md, ino)) {
+		w = held_new(md, &q->to, r.status, r.body, r.body_len);
+		if (!w) {
+			serve_conn_close(q->conn);
+			return;
+		}
+		w->pos = pos;
+		w->cut.fn = held_cut_done;
+		if (cut_foreign_wait(md, ino, q->to.session, &w->cut))
+			return;
+		held_free(w);
+	}
+	request_reply_at(md, &q->to, pos, r.status, r.body, r.body_len);
+}
+
+/* ---- the table ---- */
+
+static void run_ping(struct request *q)
+{
+	serve_reply_plain(q->md, &q->to, 0, NULL, 0);
+}
+
+#define ROLE(r) (1u << (r))
+#define CLIENT ROLE(WIRE_ROLE_CLIENT)
+#define BLOCKD ROLE(WIRE_ROLE_BLOCKD)
+#define METAD ROLE(WIRE_ROLE_METAD)
+#define ADMIN ROLE(WIRE_ROLE_ADMIN)
+#define ANY (CLIENT | BLOCKD | METAD | ADMIN)
+
+static const struct op_info {
+	uint16_t op;
+	uint8_t roles;
+	bool session; /* a client must have a live one */
+	void (*run)(struct request *q);
+} ops[] = {
+	{ WIRE_OP_PING, ANY, false, run_ping },
+	{ WIRE_OP_ADMIN_STATUS, ADMIN, false, admin_status },
+	{ WIRE_OP_ADMIN_STATS, ADMIN, false, admin_stats },
+	{ WIRE_OP_ADMIN_INODES, ADMIN, false, admin_inodes },
+	{ WIRE_OP_ADMIN_BACKUP, ADMIN, false, admin_backup },
+	{ WIRE_OP_ADMIN_SESSIONS, ADMIN, false, admin_sessions },
+	{ WIRE_OP_ADMIN_STOP, ADMIN, false, admin_stop },
+	{ WIRE_OP_META_SESSION_OPEN, CLIENT, false, session_open },
+	{ WIRE_OP_META_SESSION_CLOSE, CLIENT, true, session_close },
+	{ WIRE_OP_META_KEEPALIVE, CLIENT, true, session_keepalive },
+	{ WIRE_OP_META_MAP_GET, ANY, false, send_map },
+	{ WIRE_OP_META_LOOKUP, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_GETATTR, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_READDIR, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_READLINK, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_GETXATTR, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_LISTXATTR, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_STATFS, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_SYNC, CLIENT | ADMIN, true, run_sync },
+	{ WIRE_OP_META_REGISTER, BLOCKD, false, monitor_register },
+	{ WIRE_OP_META_HEARTBEAT, BLOCKD, false, monitor_heartbeat },
+	{ WIRE_OP_META_CREATE, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_UNLINK, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_RENAME, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_LINK, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_SETATTR, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_SETXATTR, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_REMOVEXATTR, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_LEASE, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_RETURN, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_CUT, CLIENT, true, run_mutation },
+};
+
+static const struct op_info *op_find(uint16_t op)
+{
+	size_t i;
+
+	for (i = 0; i < array_count(ops); i++)
+		if (ops[i].op == op)
+			return &ops[i];
+	return NULL;
+}
+
+void request_run(struct request *r)
+{
+	const struct op_info *info = op_find(r->to.op);
+
+	assert(info); /* validate() found it before */
+	info->run(r);
+}
+
+/* ---- judging ---- */
+
+/* Everything that can be told without the state. Returns 0 and *ret; else what
+ * to answer. */
+static int validate(const struct conn *c, const struct frame *f,
+		    const struct op_info **ret)
+{
+	const struct op_info *info = op_find(f->h.opcode);
+
+	if (!info)
+		return -EOPNOTSUPP;
+	if (!(info->roles & ROLE(c->role)))
+		return -EPERM;
+	if (info->run == run_query || info->run == run_mutation) {
+		int rv = sm_validate(f->h.opcode, f->body, f->h.body_len);
+
+		if (rv < 0)
+			return rv;
+	}
+	*ret = info;
+	if (c->role != WIRE_ROLE_CLIENT || !info->session)
+		return 0;
+	if (f->h.session == 0 || f->h.session != c->session ||
+	    !cmap_session_live(sm_map(c->md->sm), f->h.session))
+		return -ESTALE;
+	return 0;
+}
+
+static int hello_judge(struct conn *c, const struct frame *f,
+		       const struct hello *m)
+{
+	struct metad *md = c->md;
+
+	if (f->h.cluster_id != md->cluster_id &&
+	    !(f->h.cluster_id == 0 && m->role == WIRE_ROLE_ADMIN))
+		return -EXDEV;
+	if (m->version_min > WIRE_VERSION || m->version_max < WIRE_VERSION)
+		return -EPROTONOSUPPORT;
+	if (m->role < WIRE_ROLE_CLIENT || m->role > WIRE_ROLE_ADMIN)
+		return -EINVAL;
+	if (m->role == WIRE_ROLE_CLIENT && f->h.session &&
+	    !cmap_session_live(sm_map(md->sm), f->h.session))
+		return -ESTALE;
+	if (m->role == WIRE_ROLE_BLOCKD &&
+	    cmap_find_daemon(sm_map(md->sm), m->peer_id) < 0)
+		return -ENOENT;
+	return session_incarnation(md, m->role, m->peer_id, f->h.session,
+				   m->incarnation);
+}
+
+static int run_hello(struct conn *c, const struct frame *f,
+		     const struct reply_to *to)
+{
+	struct metad *md = c->md;
+	struct hello m;
+	struct hello_reply r = { .version = WIRE_VERSION,
+				 .role = WIRE_ROLE_METAD,
+				 .boot_id = md->boot_id,
+				 .peer_id = md->self->id,
+				 .name = { "hail-metad", 10 } };
+	uint8_t buf[128];
+	struct wire_out o;
+	int rv = hello_parse(f->body, f->h.body_len, &m);
+
+	if (rv < 0)
+		return rv;
+	/* Until the counters are raised (restore) clients try again. */
+	if (m.role == WIRE_ROLE_CLIENT && !md->serving)
+		return -EAGAIN;
+	rv = hello_judge(c, f, &m);
+	if (rv < 0) {
+		md->stats.refused++;
+		diag_warn("serve", "event=refused peer=%s role=%u session=%llu "
+			  "error=%d", c->peer, m.role,
+			  (unsigned long long)f->h.session, -rv);
+		serve_reply_plain(md, to, rv, NULL, 0);
+		serve_conn_close(c);
+		return 0;
+	}
+	c->hello = true;
+	c->role = m.role;
+	c->peer_id = m.peer_id;
+	c->session = f->h.session;
+	c->incarnation = m.incarnation;
+	(void)snprintf(c->name, sizeof(c->name), "%.*s",
+		       (int)u64_min(m.name.len, sizeof(c->name) - 1),
+		       (const char *)m.name.p);
+	if (m.role == WIRE_ROLE_CLIENT && c->session)
+		session_connected(md, c->session);
+	wire_out_init(&o, buf, sizeof(buf));
+	hello_reply_encode(&o, &r);
+	serve_reply_plain(md, to, 0, buf, o.len);
+	return 0;
+}
+
+int request_frame(struct conn *c, const struct frame *f)
+{
+	struct request r = { .md = c->md,
+			     .conn = c,
+			     .to = { .conn_id = c->id,
+				     .request_id = f->h.request_id,
+				     .session = f->h.session,
+				     .op = f->h.opcode },
+			     .epoch = f->h.epoch,
+			     .body = f->body,
+			     .body_len = f->h.body_len };
+	const struct op_info *info = NULL;
+	int rv;
+
+	c->md->stats.requests++;
+	if ((f->h.flags & WIRE_F_REPLY) || f->h.status != 0 || f->h.data_len)
+		return -EBADMSG;
+	if (!c->hello)
+		return f->h.opcode == WIRE_OP_HELLO ?
+			       run_hello(c, f, &r.to) :
+			       -EBADMSG;
+	if (f->h.cluster_id != c->md->cluster_id &&
+	    !(f->h.cluster_id == 0 && c->role == WIRE_ROLE_ADMIN))
+		return -EBADMSG;
+	rv = validate(c, f, &info);
+	if (rv < 0) {
+		serve_reply_plain(c->md, &r.to, rv, NULL, 0);
+		return 0;
+	}
+	if (info->session && c->session)
+		session_alive(c->md, c->session);
+	info->run(&r);
+	return 0;
+}
+
+void request_conn_gone(struct conn *c)
+{
+	cut_waits_drop(c->md, c->id);
+	admin_conn_gone(c);
+}

@@ -1,0 +1,478 @@
+/* Connections of hail-metad. */
+#include "metad/serve.h"
+
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "common/crc32c.h"
+#include "common/diag.h"
+#include "common/status.h"
+#include "metad/request.h"
+
+#define OUT_BYTES_MAX (4u << 20)
+#define HELD_MAX 8192u
+#define CONNS_MAX 4096u
+#define BACKLOG 256
+
+struct serve {
+	struct metad *md;
+	uv_tcp_t listener;
+	bool listening, closing;
+	struct conn *conns, *dirty, *stopped;
+	struct conn *last; /* looked up last */
+	uint32_t conn_count;
+	uint64_t conn_next_id;
+};
+
+/* ---- out ---- */
+
+static bool buf_reserve(struct conn_buf *b, size_t more)
+{
+	size_t cap = b->cap ? b->cap : 4096;
+	uint8_t *p;
+
+	while (cap < b->len + more)
+		cap *= 2;
+	if (cap == b->cap)
+		return true;
+	p = realloc(b->p, cap);
+	if (!p)
+		return false;
+	b->p = p;
+	b->cap = cap;
+	return true;
+}
+
+static void conn_dirty(struct conn *c)
+{
+	struct serve *s = c->md->serve;
+
+	if (c->dirty)
+		return;
+	c->dirty = true;
+	c->dirty_next = s->dirty;
+	s->dirty = c;
+}
+
+static void send_frame(struct metad *md, const struct reply_to *to, int status,
+		       bool prefix, const void *body, size_t len)
+{
+	struct conn *c = serve_conn(md, to->conn_id);
+	struct wire_header h = { .version = WIRE_VERSION,
+				 .opcode = to->op,
+				 .flags = WIRE_F_REPLY,
+				 .status = status_to_wire(status),
+				 .request_id = to->request_id,
+				 .cluster_id = md->cluster_id,
+				 .epoch = md->epoch,
+				 .session = to->session };
+	struct meta_rhdr r = { .boot_id = md->boot_id,
+			       .pos = sm_pos(md->sm),
+			       .durable = metad_durable(md) };
+	size_t prefix_len = prefix ? meta_rhdr_size(&r) : 0;
+	struct wire_out o;
+	uint8_t *at;
+
+	if (status != 0)
+		md->stats.errors++;
+	if (!c || c->closing)
+		return;
+	if (!buf_reserve(&c->out, WIRE_HEADER_SIZE + prefix_len + len)) {
+		serve_conn_close(c);
+		return;
+	}
+	at = c->out.p + c->out.len;
+	wire_out_init(&o, at + WIRE_HEADER_SIZE, prefix_len + len);
+	if (prefix)
+		meta_rhdr_encode(&o, &r);
+	wire_put_raw(&o, body, len);
+	assert(!o.overflow && o.len <= FRAME_BODY_MAX);
+	h.body_len = (uint32_t)o.len;
+	h.body_crc = crc32c(0, at + WIRE_HEADER_SIZE, o.len);
+	wire_header_encode(&h, at);
+	c->out.len += WIRE_HEADER_SIZE + o.len;
+	conn_dirty(c);
+}
+
+void serve_reply_plain(struct metad *md, const struct reply_to *to, int status,
+		       const void *body, size_t len)
+{
+	send_frame(md, to, status, false, body, len);
+}
+
+void serve_reply(struct metad *md, const struct reply_to *to, int status,
+		 const void *body, size_t len)
+{
+	if (status != 0)
+		send_frame(md, to, status, false, NULL, 0);
+	else
+		send_frame(md, to, 0, true, body, len);
+}
+
+/* ---- connections ---- */
+
+struct conn *serve_conn(struct metad *md, uint64_t id)
+{
+	struct serve *s = md->serve;
+	struct conn *c = s->last;
+
+	if (c && c->id == id)
+		return c;
+	for (c = s->conns; c && c->id != id; c = c->next)
+		;
+	if (c)
+		s->last = c;
+	return c;
+}
+
+bool serve_session_connected(struct metad *md, uint64_t session)
+{
+	const struct conn *c;
+
+	for (c = md->serve->conns; c; c = c->next)
+		if (!c->closing && c->role == WIRE_ROLE_CLIENT &&
+		    c->session == session)
+			return true;
+	return false;
+}
+
+static void list_remove(struct conn **p, struct conn *c, size_t next_off)
+{
+	while (*p && *p != c)
+		p = (struct conn **)(void *)((char *)*p + next_off);
+	if (*p)
+		*p = *(struct conn **)(void *)((char *)c + next_off);
+}
+
+static void conn_closed(uv_handle_t *h)
+{
+	struct conn *c = h->data;
+	struct serve *s = c->md->serve;
+
+	if (s->last == c)
+		s->last = NULL;
+	list_remove(&s->conns, c, offsetof(struct conn, next));
+	s->conn_count--;
+	request_conn_gone(c);
+	frame_in_fini(&c->in);
+	free(c->out.p);
+	free(c->flight.p);
+	free(c);
+}
+
+/* Really closes; what is not in the kernel yet is lost. */
+static void conn_shut(struct conn *c)
+{
+	struct serve *s = c->md->serve;
+
+	if (uv_is_closing((uv_handle_t *)&c->tcp))
+		return;
+	c->closing = true;
+	if (c->dirty)
+		list_remove(&s->dirty, c, offsetof(struct conn, dirty_next));
+	if (c->stopped)
+		list_remove(&s->stopped, c,
+			    offsetof(struct conn, stopped_next));
+	c->dirty = c->stopped = false;
+	uv_close((uv_handle_t *)&c->tcp, conn_closed);
+}
+
+void serve_conn_close(struct conn *c)
+{
+	if (c->closing)
+		return;
+	c->closing = true;
+	if (c->reading)
+		(void)uv_read_stop((uv_stream_t *)&c->tcp);
+	c->reading = false;
+	conn_dirty(c); /* serve_flush() ends it */
+}
+
+void serve_close_older(struct metad *md, uint8_t role, uint32_t peer_id,
+		       uint64_t session, uint64_t incarnation)
+{
+	struct conn *c;
+
+	for (c = md->serve->conns; c; c = c->next)
+		if (c->hello && !c->closing && c->role == role &&
+		    c->peer_id == peer_id && c->session == session &&
+		    c->incarnation < incarnation)
+			serve_conn_close(c);
+}
+
+void serve_close_session(struct metad *md, uint64_t session)
+{
+	struct conn *c;
+
+	for (c = md->serve->conns; c; c = c->next)
+		if (c->role == WIRE_ROLE_CLIENT && c->session == session)
+			serve_conn_close(c);
+}
+
+/* ---- in ---- */
+
+static bool conn_full(const struct conn *c)
+{
+	return c->out.len + c->flight.len > OUT_BYTES_MAX ||
+	       c->held > HELD_MAX || metaraft_busy(c->md->raft);
+}
+
+static void conn_stop(struct conn *c)
+{
+	struct serve *s = c->md->serve;
+
+	if (c->reading)
+		(void)uv_read_stop((uv_stream_t *)&c->tcp);
+	c->reading = false;
+	if (c->stopped)
+		return;
+	c->stopped = true;
+	c->stopped_next = s->stopped;
+	s->stopped = c;
+}
+
+/* Handles what has arrived whole. */
+static void conn_frames(struct conn *c)
+{
+	struct frame *f;
+	int rv = 0;
+
+	while (!c->closing) {
+		if (conn_full(c)) {
+			conn_stop(c);
+			return;
+		}
+		rv = frame_in_next(&c->in, &f);
+		if (rv <= 0)
+			break;
+		c->md->activity++;
+		rv = request_frame(c, f);
+		frame_free(f);
+		if (rv < 0)
+			break;
+	}
+	if (c->closing || rv >= 0)
+		return;
+	if (rv == -EBADMSG || rv == -EPROTONOSUPPORT) {
+		c->md->stats.bad_frames++;
+		diag_warn("serve", "event=bad-frame peer=%s name=\"%s\" "
+			  "error=%d", c->peer, c->name, -rv);
+	}
+	serve_conn_close(c);
+}
+
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
+{
+	struct conn *c = h->data;
+	struct iovec iov[FRAME_IN_IOV_MAX];
+
+	(void)suggested;
+	if (frame_in_space(&c->in, iov) > 0)
+		*buf = uv_buf_init(iov[0].iov_base,
+				   (unsigned)u64_min(iov[0].iov_len,
+						     UINT32_MAX));
+	else
+		*buf = uv_buf_init(NULL, 0);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+	struct conn *c = stream->data;
+
+	(void)buf;
+	if (len < 0) {
+		conn_shut(c);
+		return;
+	}
+	frame_in_fed(&c->in, (size_t)len);
+	if (len > 0)
+		conn_frames(c);
+}
+
+void serve_resume(struct serve *s)
+{
+	struct conn *c = s->stopped, *next;
+
+	s->stopped = NULL;
+	for (; c; c = next) {
+		next = c->stopped_next;
+		c->stopped = false;
+		conn_frames(c);
+		if (c->stopped || c->closing || c->reading)
+			continue;
+		if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) <
+		    0)
+			conn_shut(c);
+		else
+			c->reading = true;
+	}
+}
+
+static void peer_name(struct conn *c)
+{
+	struct sockaddr_storage sa;
+	int len = sizeof(sa);
+	char host[48] = "?", port[8] = "?";
+
+	if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&sa, &len) == 0)
+		(void)getnameinfo((struct sockaddr *)&sa, (socklen_t)len, host,
+				  sizeof(host), port, sizeof(port),
+				  NI_NUMERICHOST | NI_NUMERICSERV);
+	(void)snprintf(c->peer, sizeof(c->peer), "%s:%s", host, port);
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+	struct serve *s = listener->data;
+	struct conn *c;
+
+	if (status < 0 || s->closing)
+		return;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return;
+	c->md = s->md;
+	if (frame_in_init(&c->in, 0, NULL) < 0 ||
+	    uv_tcp_init(&s->md->loop, &c->tcp) < 0) {
+		frame_in_fini(&c->in);
+		free(c);
+		return;
+	}
+	c->tcp.data = c;
+	c->id = ++s->conn_next_id;
+	c->next = s->conns;
+	s->conns = c;
+	s->conn_count++;
+	if (uv_accept(listener, (uv_stream_t *)&c->tcp) < 0 ||
+	    s->conn_count > CONNS_MAX) {
+		conn_shut(c);
+		return;
+	}
+	s->md->stats.connections++;
+	(void)uv_tcp_nodelay(&c->tcp, 1);
+	(void)uv_tcp_keepalive(&c->tcp, 1, 30);
+	peer_name(c);
+	if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) < 0)
+		conn_shut(c);
+	else
+		c->reading = true;
+}
+
+/* ---- once a turn ---- */
+
+static void on_written(uv_write_t *req, int status)
+{
+	struct conn *c = req->data;
+
+	c->writing = false;
+	c->flight.len = 0;
+	if (status < 0 && status != UV_ECANCELED)
+		conn_shut(c);
+	else if (c->out.len && !c->closing)
+		conn_dirty(c);
+}
+
+static void flush_conn(struct conn *c)
+{
+	struct conn_buf t;
+	uv_buf_t buf;
+	int n;
+
+	if (c->writing || c->out.len == 0)
+		return;
+	t = c->flight;
+	c->flight = c->out;
+	c->out = t;
+	buf = uv_buf_init((char *)c->flight.p, (unsigned)c->flight.len);
+	n = uv_try_write((uv_stream_t *)&c->tcp, &buf, 1);
+	if (n == (int)c->flight.len) {
+		c->flight.len = 0;
+		return;
+	}
+	if (n < 0 && n != UV_EAGAIN) {
+		c->flight.len = 0;
+		conn_shut(c);
+		return;
+	}
+	if (n > 0) {
+		buf.base += n;
+		buf.len -= (size_t)n;
+	}
+	c->write.data = c;
+	c->writing = true;
+	if (uv_write(&c->write, (uv_stream_t *)&c->tcp, &buf, 1, on_written) <
+	    0) {
+		c->writing = false;
+		conn_shut(c);
+	}
+}
+
+void serve_flush(struct serve *s)
+{
+	struct conn *c;
+
+	while ((c = s->dirty)) {
+		s->dirty = c->dirty_next;
+		c->dirty = false;
+		flush_conn(c);
+		if (c->closing)
+			conn_shut(c);
+	}
+}
+
+/* ---- life ---- */
+
+int serve_new(struct metad *md, struct serve **ret)
+{
+	struct serve *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->md = md;
+	*ret = s;
+	return 0;
+}
+
+int serve_listen(struct serve *s, const char *addr, uint16_t port)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+				  .ai_flags = AI_PASSIVE };
+	struct addrinfo *ai;
+	char service[8];
+	int rv;
+
+	(void)snprintf(service, sizeof(service), "%u", port);
+	if (getaddrinfo(addr, service, &hints, &ai) != 0)
+		return -EHOSTUNREACH;
+	rv = uv_tcp_init(&s->md->loop, &s->listener);
+	if (rv == 0) {
+		s->listening = true;
+		s->listener.data = s;
+		rv = uv_tcp_bind(&s->listener, ai->ai_addr, 0);
+	}
+	if (rv == 0)
+		rv = uv_listen((uv_stream_t *)&s->listener, BACKLOG,
+			       on_connection);
+	freeaddrinfo(ai);
+	return rv;
+}
+
+void serve_close(struct serve *s)
+{
+	struct conn *c;
+
+	if (s->closing)
+		return;
+	s->closing = true;
+	if (s->listening)
+		uv_close((uv_handle_t *)&s->listener, NULL);
+	for (c = s->conns; c; c = c->next)
+		serve_conn_close(c);
+	serve_flush(s);
+}
+
+void serve_free(struct serve *s)
+{
+	free(s);
+}

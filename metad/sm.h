@@ -1,0 +1,164 @@
+/* The metadata state machine. [pure] No clock, I/O, thread or randomness:
+ * the same commands in the same order give the same state and the same
+ * replies on every machine.
+ *
+ * The whole state is one copy-on-write B+tree of byte strings (metad/cow.h),
+ * so that a snapshot is a root pointer and another thread may read it while
+ * commands go on. sm_*.c each own one kind of record in it.
+ *
+ * One thread owns a struct sm; only sm_snap_next() may run on another.
+ */
+#ifndef METAD_SM_H
+#define METAD_SM_H
+
+#include "common/cmap.h"
+#include "common/wire_meta.h"
+
+struct sm;
+struct sm_snap;
+
+/* Result of a command or query. @body: a complete META_* reply body without
+ * the meta_rhdr prefix; owned by the sm, valid until its next call.
+ * @status: 0 or -errno (then body_len is 0). */
+struct sm_reply {
+	int status;
+	const uint8_t *body;
+	uint32_t body_len;
+	uint64_t pos; /* stream position after this command */
+	uint64_t cut_job; /* != 0: answer the client when this cut is done */
+	uint64_t cut_ino; /* ... of this inode (CUT, LEASE, CREATE with it) */
+	bool replayed; /* answered from the session's kept replies */
+	bool map_changed; /* the cluster map has a new epoch */
+};
+
+/* NULL: out of memory. An empty machine: no root directory before
+ * SM_BOOTSTRAP. */
+struct sm *sm_new(void);
+void sm_free(struct sm *sm);
+
+/* Is @op a command (goes through Raft) / a query? */
+bool sm_is_command(uint16_t op);
+bool sm_is_query(uint16_t op);
+/* The one place where input is checked: body decodes, lengths and values are
+ * in range. Needs no state. Returns 0; -EBADMSG: it does not decode; -EINVAL,
+ * -ENAMETOOLONG, -EFBIG, -E2BIG, -EOPNOTSUPP (xattr namespace): what the
+ * caller of the system call is to be told. */
+int sm_validate(uint16_t op, const void *body, size_t len) must_check;
+
+/* Applies a command that sm_validate() accepted. Out of memory: -ENOMEM in
+ * the status and nothing changed (metad then stops: replicas must not differ).
+ * r->pos is larger than before exactly when something changed, that is, when
+ * the command must be in the log: also for a client's command that ended in
+ * an error (its reply is kept), not for a replayed or refused one.
+ * @session: who asks; 0 for SM_* commands. */
+void sm_apply(struct sm *sm, uint16_t op, uint64_t session, const void *body,
+	      size_t len, struct sm_reply *r);
+void sm_query(struct sm *sm, uint16_t op, uint64_t session, const void *body,
+	      size_t len, struct sm_reply *r);
+
+/* Count of commands ever applied that could change something (also those that
+ * ended in an error). */
+uint64_t sm_pos(const struct sm *sm);
+/* Number of the last batch applied; used to skip what a snapshot has. */
+uint64_t sm_batch(const struct sm *sm);
+void sm_set_batch(struct sm *sm, uint64_t batch);
+const struct cmap *sm_map(const struct sm *sm);
+/* The number the next inode gets. */
+uint64_t sm_next_ino(const struct sm *sm);
+/* Bytes of memory the tree holds; inodes alive (orphans too). */
+uint64_t sm_bytes(const struct sm *sm);
+uint64_t sm_inode_count(const struct sm *sm);
+/* Gives a little unused memory back, as each command does; for idle times
+ * after a snapshot has ended. False: nothing more to give. */
+bool sm_trim(struct sm *sm);
+
+/* ---- commands only metad proposes (bodies) ---- */
+/* Makes root directory, cluster id, block daemons (cmap blob). */
+#define SM_BOOTSTRAP_FIELDS(F) F(i64, now_ns) F(u32, mode) F(blob, map)
+WIRE_MESSAGE(sm_bootstrap, SM_BOOTSTRAP_FIELDS);
+/* reply: u64 session. The epoch grows. */
+#define SM_SESSION_OPEN_FIELDS(F)                                             \
+	F(i64, now_ns)                                                        \
+	F(u64, client_id)                                                     \
+	F(str, host)                                                          \
+	F(str, mountpoint)
+WIRE_MESSAGE(sm_session_open, SM_SESSION_OPEN_FIELDS);
+/* In two steps: @dead 1 takes it out of the map (epoch grows) and refuses its
+ * requests; @dead 2, after fences and size recovery, drops leases, orphans
+ * (to the purge queue) and the record. */
+#define SM_SESSION_CLOSE_FIELDS(F) F(u64, session) F(u8, dead)
+WIRE_MESSAGE(sm_session_close, SM_SESSION_CLOSE_FIELDS);
+/* A block daemon's address, store id or state. Epoch grows if it changed. */
+#define SM_DAEMON_SET_FIELDS(F)                                               \
+	F(u32, id)                                                            \
+	F(str, addr)                                                          \
+	F(u16, port)                                                          \
+	F(u64, store_id_hi)                                                   \
+	F(u64, store_id_lo)                                                   \
+	F(u8, state)                                                          \
+	F(u64, commit)
+WIRE_MESSAGE(sm_daemon_set, SM_DAEMON_SET_FIELDS);
+/* Purge or cut job is done at every daemon. */
+#define SM_PURGE_DONE_FIELDS(F) F(blob, inos)
+WIRE_MESSAGE(sm_purge_done, SM_PURGE_DONE_FIELDS);
+#define SM_CUT_DONE_FIELDS(F) F(u64, ino) F(u64, cut) F(i64, units_delta)
+WIRE_MESSAGE(sm_cut_done, SM_CUT_DONE_FIELDS);
+/* Size recovery of a dead session's leased inode: size and mtime only grow. */
+#define SM_SIZE_SET_FIELDS(F)                                                 \
+	F(u64, ino)                                                           \
+	F(u64, size)                                                          \
+	F(u64, units)                                                         \
+	F(i64, mtime_ns)
+WIRE_MESSAGE(sm_size_set, SM_SIZE_SET_FIELDS);
+/* After a restore: the next inode, session, epoch, cut base are at least. */
+#define SM_RAISE_FIELDS(F) F(u64, ino) F(u64, session) F(u64, epoch) F(u64, cut)
+WIRE_MESSAGE(sm_raise, SM_RAISE_FIELDS);
+
+/* ---- what the rim drives from the state ---- */
+struct sm_cut {
+	uint64_t ino, cut, from, to; /* as in blk_cut */
+	uint8_t block_log2;
+	uint64_t pos; /* position of the command that made it */
+};
+/* Copies up to @max purge entries (inode and the position that queued it)
+ * with ino > @after, in order. Returns how many. */
+struct sm_purge {
+	uint64_t ino, pos;
+};
+size_t sm_purge_list(struct sm *sm, uint64_t after, struct sm_purge *out,
+		     size_t max);
+/* Pending cuts with (ino, cut) > (after_ino, after_cut). */
+size_t sm_cut_list(struct sm *sm, uint64_t after_ino, uint64_t after_cut,
+		   struct sm_cut *out, size_t max);
+/* Does this inode have a cut that is not confirmed yet? */
+bool sm_cut_pending(struct sm *sm, uint64_t ino);
+/* Inodes whose write lease @session holds, ino > @after. */
+size_t sm_lease_list(struct sm *sm, uint64_t session, uint64_t after,
+		     uint64_t *out, size_t max);
+struct sm_session_info {
+	uint64_t session, client_id;
+	uint8_t dead; /* 1: being fenced and recovered */
+	char host[64], mountpoint[256];
+};
+size_t sm_session_list(struct sm *sm, uint64_t after,
+		       struct sm_session_info *out, size_t max);
+/* Next attributes after @ino for fsck. */
+size_t sm_inode_list(struct sm *sm, uint64_t after, struct meta_attr *out,
+		     size_t max);
+/* The last commit number and store id recorded of a daemon. */
+int sm_daemon_commit(struct sm *sm, uint32_t id, uint64_t *commit);
+
+/* ---- snapshots ---- */
+/* Freezes the present state; any number may be out. NULL: out of memory. */
+struct sm_snap *sm_snap_begin(struct sm *sm);
+uint64_t sm_snap_size(const struct sm_snap *s);
+/* Copies the next up to @cap bytes of the encoded snapshot to @buf, in order;
+ * returns how many, 0 at the end. May run on another thread than the sm's. */
+size_t sm_snap_next(struct sm_snap *s, void *buf, size_t cap);
+void sm_snap_end(struct sm *sm, struct sm_snap *s);
+/* Replaces the state by a snapshot's; no snapshot of @sm may be out.
+ * Returns 0; -EBADMSG: checksum, version or structure wrong (state
+ * unchanged); -EPROTONOSUPPORT: from the future; -ENOMEM. */
+int sm_restore(struct sm *sm, const void *buf, size_t len) must_check;
+
+#endif

@@ -1,0 +1,209 @@
+/* The cluster map in the state: daemons, live sessions, epoch; bootstrap. */
+#include "metad/sm_priv.h"
+
+#include <sys/stat.h>
+
+int sm_map_edit(struct sm_ctx *x)
+{
+	x->map_new = cmap_dup(x->sm->map);
+	if (x->map_new == NULL)
+		return -ENOMEM;
+	x->map_new->epoch++;
+	return 0;
+}
+
+int sm_map_add_session(struct cmap *m, uint64_t session)
+{
+	size_t size = (m->session_count + 1) * sizeof(*m->sessions);
+	uint64_t *grown = realloc(m->sessions, size);
+
+	if (grown == NULL)
+		return -ENOMEM;
+	m->sessions = grown;
+	grown[m->session_count++] = session; /* ids ascend */
+	return 0;
+}
+
+void sm_map_del_session(struct cmap *m, uint64_t session)
+{
+	uint32_t keep = 0;
+
+	for (uint32_t i = 0; i < m->session_count; i++) {
+		if (m->sessions[i] != session)
+			m->sessions[keep++] = m->sessions[i];
+	}
+	m->session_count = keep;
+}
+
+_Static_assert(SM_BLOB_CHANGES(SLOT_COUNT * REPLICA_COUNT_MAX * 2 +
+			       DAEMON_COUNT_MAX * 96 + SESSION_COUNT_MAX * 8 +
+			       64) <= SM_MAP_CHANGES, "a map's changes");
+
+void sm_map_commit(struct sm_ctx *x)
+{
+	/* No command that changes the map has a long reply. */
+	uint8_t *buf = x->sm->out + 4096;
+	struct sm_key k;
+	struct wire_out o;
+
+	wire_out_init(&o, buf, SM_REPLY_MAX - 4096);
+	cmap_encode(&o, x->map_new);
+	assert(!o.overflow && x->out.len <= 4096);
+	sm_key_init(&k, SM_K_MAP);
+	sm_blob_put(x->sm, &k, buf, o.len);
+	cmap_free(x->sm->map);
+	x->sm->map = x->map_new;
+	x->map_new = NULL;
+}
+
+static void make_root(struct sm_ctx *x, uint32_t mode)
+{
+	struct sm_inode root = {
+		.ino = ROOT_INO,
+		.mode = S_IFDIR | (mode & 07777),
+		.nlink = 2,
+		.parent = ROOT_INO,
+		.atime = x->now,
+		.mtime = x->now,
+		.ctime = x->now,
+		.btime = x->now,
+		.block_log2 = BLOCK_LOG2_DEFAULT,
+	};
+
+	sm_inode_put(x->sm, &root);
+	x->sm->g.next_ino = ROOT_INO + 1;
+	x->sm->g.next_session = 1;
+	x->sm->g.inode_count = 1;
+}
+
+int sm_run_bootstrap(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct sm_bootstrap q;
+	struct cmap *map;
+	int err = sm_bootstrap_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	if (x->sm->g.next_ino != 0)
+		return -EEXIST;
+	err = cmap_decode(q.map.p, q.map.len, &map);
+	if (err != 0)
+		return err;
+	/* Epoch 0 means "no map yet" in a frame; sessions are made here. */
+	map->epoch = u64_max(map->epoch, 1);
+	map->session_count = 0;
+	x->map_new = map;
+	x->now = q.now_ns;
+	make_root(x, q.mode);
+	return 0;
+}
+
+static void daemon_commit_put(struct sm *sm, uint32_t id, uint64_t commit)
+{
+	struct sm_key k = sm_key1(SM_K_DAEMON, id);
+	uint8_t buf[16];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_put_varint(&o, commit);
+	sm_put(sm, &k, &o);
+}
+
+int sm_daemon_commit(struct sm *sm, uint32_t id, uint64_t *commit)
+{
+	struct sm_key k = sm_key1(SM_K_DAEMON, id);
+	struct wire_in val;
+
+	if (!sm_get(sm, &k, &val))
+		return -ENOENT;
+	*commit = sm_get_varint(&val);
+	return 0;
+}
+
+static bool daemon_equal(const struct cmap_daemon *a,
+			 const struct cmap_daemon *b)
+{
+	return strcmp(a->addr, b->addr) == 0 && a->port == b->port &&
+	       a->store_id_hi == b->store_id_hi &&
+	       a->store_id_lo == b->store_id_lo && a->state == b->state;
+}
+
+int sm_run_daemon_set(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct cmap_daemon d = { 0 };
+	struct sm_daemon_set q;
+	int i, err = sm_daemon_set_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	d.id = q.id;
+	memcpy(d.addr, q.addr.p, q.addr.len);
+	d.port = q.port;
+	d.store_id_hi = q.store_id_hi;
+	d.store_id_lo = q.store_id_lo;
+	d.state = q.state;
+	i = cmap_find_daemon(x->sm->map, q.id);
+	if (i < 0 || !daemon_equal(&x->sm->map->daemons[i], &d)) {
+		err = sm_map_edit(x);
+		if (err != 0)
+			return err;
+		if (i < 0)
+			i = cmap_add_daemon(x->map_new, &d);
+		if (i < 0)
+			return i;
+		x->map_new->daemons[i] = d;
+	}
+	daemon_commit_put(x->sm, q.id, q.commit);
+	return 0;
+}
+
+int sm_run_raise(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct sm_globals *g = &x->sm->g;
+	struct sm_raise q;
+	int err = sm_raise_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	if (g->next_ino == 0)
+		return -ENODEV;
+	if (q.epoch > x->sm->map->epoch) {
+		err = sm_map_edit(x);
+		if (err != 0)
+			return err;
+		x->map_new->epoch = q.epoch;
+	}
+	g->next_ino = u64_max(g->next_ino, q.ino);
+	g->next_session = u64_max(g->next_session, q.session);
+	g->cut_base = u64_max(g->cut_base, q.cut);
+	return 0;
+}
+
+int sm_run_map_get(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct wire_out o;
+
+	(void)body; /* empty */
+	(void)len;
+	wire_out_init(&o, x->out.p + 4, SM_REPLY_MAX - 4);
+	cmap_encode(&o, x->sm->map);
+	if (o.overflow)
+		return -EOVERFLOW;
+	wire_put_u32(&x->out, (uint32_t)o.len); /* a blob's length */
+	x->out.len += o.len;
+	return 0;
+}
+
+int sm_run_statfs(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct meta_statfs_reply r = {
+		.inodes = x->sm->g.inode_count,
+		.inodes_max = INODE_COUNT_MAX,
+		.purge_pending = x->sm->g.purge_count,
+	};
+
+	(void)body; /* empty */
+	(void)len;
+	meta_statfs_reply_encode(&x->out, &r);
+	return 0;
+}
