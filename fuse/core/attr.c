@@ -1,0 +1,164 @@
+/* Attributes: answered from the cache where it is right (one mount: whenever
+ * they are known), changed through the stream.
+ */
+#include "fuse/core/meta_priv.h"
+
+int meta_reply_attr(const uint8_t *body, uint32_t len, struct meta_attr *a,
+		    struct wire_in *in)
+{
+	wire_in_init(in, body, len);
+	meta_attr_decode(in, a);
+	return in->bad || a->ino == 0 ? -EIO : 0;
+}
+
+int meta_take_attr(struct core *c, const uint8_t *body, uint32_t len,
+		   struct meta_attr *a, struct core_inode **ret)
+{
+	struct wire_in in;
+	struct core_inode *ci;
+	int err = meta_reply_attr(body, len, a, &in);
+
+	if (err)
+		return err;
+	ci = inode_get(c, a->ino);
+	if (!ci)
+		return -ENOMEM;
+	inode_merge(c, ci, a, a);
+	if (ret)
+		*ret = ci;
+	return 0;
+}
+
+void meta_attr_timed_out(struct meta_call *mc)
+{
+	core_attr_cb cb = mc->u.attr_cb;
+	mc->u.attr_cb = NULL;
+	if (cb)
+		cb(mc->u_arg, -ETIMEDOUT, NULL);
+}
+
+void meta_cb_timed_out(struct meta_call *mc)
+{
+	core_cb cb = mc->u.cb;
+	mc->u.cb = NULL;
+	if (cb)
+		cb(mc->u_arg, -ETIMEDOUT);
+}
+
+/* ---- getattr ---- */
+
+static void getattr_done(struct meta_call *mc, int err, const uint8_t *body,
+			 uint32_t len)
+{
+	struct core *c = mc->c;
+	struct meta_attr a;
+
+	core_lock(c);
+	if (!err)
+		err = meta_take_attr(c, body, len, &a, NULL);
+	core_unlock(c);
+	mc->u.attr_cb(mc->u_arg, err, err ? NULL : &a);
+}
+
+void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
+{
+	struct meta_attr a;
+	struct wire_out o;
+
+	core_lock(c);
+	struct core_inode *in = inode_find(c, ino);
+	c->count.getattrs++;
+	if (in && in->attr_valid && meta_may_serve(c)) {
+		a = in->attr;
+		c->count.getattrs_local++;
+		core_unlock(c);
+		cb(arg, 0, &a);
+		return;
+	}
+	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_GETATTR, 8, &o);
+	if (!mc) {
+		core_unlock(c);
+		cb(arg, -ENOMEM, NULL);
+		return;
+	}
+	wire_put_u64(&o, ino);
+	mc->done = getattr_done;
+	mc->u.attr_cb = cb;
+	mc->u_arg = arg;
+	meta_call_queue(mc, &o);
+	core_unlock(c);
+}
+
+/* ---- setattr ---- */
+
+static void setattr_done(struct meta_call *mc, int err, const uint8_t *body,
+			 uint32_t len)
+{
+	struct core *c = mc->c;
+	struct core_inode *in;
+	struct meta_attr a;
+
+	core_lock(c);
+	if (!err)
+		err = meta_take_attr(c, body, len, &a, &in);
+	if (!err && mc->arg64)
+		inode_mutated(in, mc->seq);
+	else if (!err)
+		inode_times_mutated(in, mc->seq);
+	core_unlock(c);
+	if (mc->u.attr_cb)
+		mc->u.attr_cb(mc->u_arg, err, err ? NULL : &a);
+}
+
+/* Times of a leased inode are ours; what is set now must not lose against the
+ * older ones when the answer is merged. */
+static void setattr_own(struct core_inode *in, const struct meta_setattr *s)
+{
+	if (s->valid & META_SET_ATIME)
+		in->atime_dirty = false;
+	if (!inode_owns(in) || !in->attr_valid)
+		return;
+	if (s->valid & META_SET_MTIME)
+		in->attr.mtime_ns = s->mtime_ns;
+	if (s->valid & META_SET_CTIME)
+		in->attr.ctime_ns = s->ctime_ns;
+}
+
+void core_setattr(struct core *c, const struct meta_setattr *s,
+		  core_attr_cb cb, void *arg)
+{
+	struct wire_out o;
+	uint32_t needed;
+
+	assert(!(s->valid & (META_SET_SIZE | META_SET_UNITS_DELTA)));
+	if (s->valid == 0) {
+		core_getattr(c, s->ino, cb, arg);
+		return;
+	}
+	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_SETATTR,
+					     meta_setattr_size(s), &o);
+	if (!mc) {
+		cb(arg, -ENOMEM, NULL);
+		return;
+	}
+	meta_setattr_encode(&o, s);
+	mc->done = setattr_done;
+	mc->timed_out = meta_attr_timed_out;
+	mc->u.attr_cb = cb;
+	mc->u_arg = arg;
+	/* The kernel's write-back cache tells the mtime before each fsync: no
+	 * fdatasync needs to wait for that. */
+	needed = s->valid & ~(META_SET_ATIME | META_SET_MTIME | META_SET_CTIME);
+	mc->arg64 = needed;
+	core_lock(c);
+	c->count.setattrs++;
+	struct core_inode *in = inode_find(c, s->ino);
+	if (in)
+		setattr_own(in, s);
+	meta_call_queue(mc, &o);
+	if (in && needed)
+		inode_mutated(in, meta_last_seq(c));
+	else if (in)
+		inode_times_mutated(in, meta_last_seq(c));
+	core_unlock(c);
+}

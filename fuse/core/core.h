@@ -1,0 +1,178 @@
+/* The client core: a hailfs file system without FUSE types (libhailfs.a).
+ * The mount, tools, benches and the compaction worker use it.
+ *
+ * Every function may be called from any thread. None blocks on network or
+ * disk except those that say so. A callback runs exactly once, on any thread,
+ * possibly before the call returns, with no lock held; it may call the core.
+ * Errors are 0 or -errno.
+ */
+#ifndef FUSE_CORE_CORE_H
+#define FUSE_CORE_CORE_H
+
+#include "common/conf.h"
+#include "common/lock_table.h"
+#include "common/wire_meta.h"
+
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+
+struct core;
+struct core_file;
+
+struct core_options {
+	const struct conf *conf; /* borrowed for the core's life */
+	const char *host, *mountpoint; /* name the session, for people */
+	uint64_t client_id; /* names this mount point on its machine: a live
+			     * session with the same id is taken for dead */
+	uint64_t wb_bytes_max; /* write-back: dirty, in flight, unsynced */
+	uint64_t prefetch_bytes_max;
+	uint64_t flush_age_ms; /* dirty data is written after this */
+	uint64_t timeout_ms; /* 0: hard; else soft, -ETIMEDOUT after it */
+	bool kernel_writeback; /* -o writeback: the kernel owns sizes, mtimes */
+	bool read_only;
+	bool noatime; /* reads do not change atimes (else as relatime) */
+};
+
+typedef void (*core_cb)(void *arg, int err);
+typedef void (*core_attr_cb)(void *arg, int err, const struct meta_attr *a);
+/* @iov: the bytes, valid during the callback. Fewer than asked: end of file. */
+typedef void (*core_data_cb)(void *arg, int err, const struct iovec *iov,
+			     int iov_count, size_t len);
+typedef void (*core_bytes_cb)(void *arg, int err, const void *p, size_t len);
+
+/* ---- life (these block) ---- */
+int core_new(const struct core_options *o, struct core **ret);
+/* Opens the session: root's attributes are known after it. Waits for metad
+ * and the map up to @timeout_ms (0: for ever). -EBUSY: another mount lives. */
+int core_start(struct core *c, uint64_t timeout_ms);
+/* Flushes everything, gives leases back, closes the session. Returns the
+ * first error (with hard mounts it waits for daemons). */
+int core_stop(struct core *c, uint64_t timeout_ms);
+void core_free(struct core *c);
+
+/* Status and counters of this mount as JSON (malloc'd). */
+char *core_status_json(struct core *c);
+/* Adds "key": "value" to the status that metad is told. */
+int core_status_note(struct core *c, const char *key, const char *value);
+
+/* ---- inodes ---- */
+/* lookup, create, mknod, link, readdir-with-attributes each add one to the
+ * inode's lookup count; core_forget() takes @nlookup away. An inode whose
+ * count is 0 can still be found by number. */
+void core_forget(struct core *c, uint64_t ino, uint64_t nlookup);
+
+void core_lookup(struct core *c, uint64_t parent, const char *name,
+		 core_attr_cb cb, void *arg); /* "." and ".." too */
+void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg);
+/* Everything but size (META_SET_* less SIZE, UNITS). @s borrowed until
+ * return. */
+void core_setattr(struct core *c, const struct meta_setattr *s,
+		  core_attr_cb cb, void *arg);
+void core_readlink(struct core *c, uint64_t ino, core_bytes_cb cb, void *arg);
+void core_getxattr(struct core *c, uint64_t ino, const char *name,
+		   core_bytes_cb cb, void *arg);
+void core_listxattr(struct core *c, uint64_t ino, core_bytes_cb cb, void *arg);
+void core_setxattr(struct core *c, uint64_t ino, const char *name,
+		   const void *value, size_t len, uint32_t flags, core_cb cb,
+		   void *arg);
+void core_removexattr(struct core *c, uint64_t ino, const char *name,
+		      core_cb cb, void *arg);
+
+/* ---- names ---- */
+struct core_create {
+	uint64_t parent;
+	const char *name; /* NULL: O_TMPFILE in @parent */
+	uint32_t mode; /* with type */
+	uint32_t umask;
+	uint32_t uid, gid, rdev;
+	const char *target; /* symlinks */
+	int open_flags; /* core_create_open() */
+};
+/* mknod, mkdir, symlink. */
+void core_create(struct core *c, const struct core_create *p, core_attr_cb cb,
+		 void *arg);
+/* create + open; *file is set before @cb(0). */
+void core_create_open(struct core *c, const struct core_create *p,
+		      struct core_file **file, core_attr_cb cb, void *arg);
+void core_unlink(struct core *c, uint64_t parent, const char *name, bool dir,
+		 core_cb cb, void *arg);
+void core_rename(struct core *c, uint64_t parent, const char *name,
+		 uint64_t newparent, const char *newname, uint32_t flags,
+		 core_cb cb, void *arg);
+void core_link(struct core *c, uint64_t ino, uint64_t newparent,
+	       const char *newname, core_attr_cb cb, void *arg);
+
+/* One entry of a directory page; @a is NULL without @plus, or when the
+ * attributes are not known (no lookup is counted then). Returning false
+ * stops: that entry is not consumed (and its lookup not counted). */
+typedef bool (*core_dirent_fn)(void *arg, const struct meta_dirent *d,
+			       const struct meta_attr *a);
+/* Entries after @cookie: @fn for each, then @cb. "." and ".." are the rim's.
+ * Reads ahead one page by itself. @fn and @cb run on one thread in order. */
+void core_readdir(struct core *c, uint64_t dir, uint64_t cookie,
+		  size_t bytes_max, bool plus, core_dirent_fn fn, core_cb cb,
+		  void *arg);
+
+/* ---- open files ---- */
+/* *file is set before @cb(0). O_TRUNC truncates, and clears set-id bits and
+ * capability unless @flags has CORE_OPEN_KEEP_PRIV. */
+#define CORE_OPEN_KEEP_PRIV 0x40000000
+void core_open(struct core *c, uint64_t ino, int flags,
+	       struct core_file **file, core_cb cb, void *arg);
+/* The last word on a handle; never fails, never blocks. */
+void core_release(struct core *c, struct core_file *f);
+uint64_t core_file_ino(const struct core_file *f);
+
+/* Reads [off, off+len), bounded by the file's size. */
+void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
+	       core_data_cb cb, void *arg);
+
+#define CORE_WRITE_DIRECT 0x1u /* answered when the daemons have it */
+#define CORE_WRITE_KILLPRIV 0x2u /* clear set-id bits and capability */
+#define CORE_WRITE_APPEND 0x4u /* at the end of file, whatever @off */
+#define CORE_WRITE_CACHE 0x8u /* from the kernel's write-back cache: does not
+			       * move the mtime, may not grow the file */
+/* Copies the bytes before it returns. @cb may be delayed by the write-back
+ * bound. -EFBIG, -ENOSPC, -EIO (an earlier failure not yet reported). */
+void core_write(struct core *c, struct core_file *f, uint64_t off,
+		const struct iovec *iov, int iov_count, size_t len,
+		uint32_t flags, core_cb cb, void *arg);
+/* Everything written before is durable, with the metadata to read it. */
+void core_fsync(struct core *c, uint64_t ino, bool datasync, core_cb cb,
+		void *arg);
+/* Starts nothing and waits for nothing: reports (once per handle) an error of
+ * earlier background flushes. close(2)'s errno. */
+int core_flush_error(struct core *c, struct core_file *f);
+/* syncfs, sync: all files and all mutations. */
+void core_sync_all(struct core *c, core_cb cb, void *arg);
+/* fsync of a directory: every mutation so far is durable. */
+void core_fsync_dir(struct core *c, uint64_t ino, core_cb cb, void *arg);
+
+/* ftruncate, truncate. @valid, @s: further attributes of the same call. */
+void core_truncate(struct core *c, uint64_t ino, uint64_t size, bool killpriv,
+		   core_attr_cb cb, void *arg);
+/* @mode: FALLOC_FL_KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE or 0; others:
+ * -EOPNOTSUPP. */
+void core_fallocate(struct core *c, uint64_t ino, int mode, uint64_t off,
+		    uint64_t len, bool killpriv, core_cb cb, void *arg);
+/* @whence: SEEK_DATA or SEEK_HOLE. @off_ret: set before @cb(0). */
+void core_seek(struct core *c, uint64_t ino, uint64_t off, int whence,
+	       uint64_t *off_ret, core_cb cb, void *arg);
+void core_statfs(struct core *c, struct statvfs *st, core_cb cb, void *arg);
+
+/* ---- locks: common/lock_table.h, owned by this mount ---- */
+struct core_lock_wait {
+	struct lock_wait w; /* w.r set by the caller */
+	core_cb cb;
+	void *arg;
+	struct core_lock_wait *priv_next;
+	int priv_status;
+};
+/* Returns 0 or -errno at once, or -EINPROGRESS and @cb later (wait). */
+int core_setlk(struct core *c, struct core_lock_wait *w, bool wait);
+bool core_setlk_cancel(struct core *c, struct core_lock_wait *w);
+void core_getlk(struct core *c, struct lock_range *r);
+void core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
+			  uint64_t owner);
+
+#endif

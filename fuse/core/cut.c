@@ -1,0 +1,599 @@
+/* Explicit changes of a file's extent: truncate, punch, zero range, allocate.
+ *
+ * What removes content is ordered by metad (META_CUT) and raises the cut
+ * number that block writes carry. While one is under way the inode has
+ * cut_busy: no frame of it is sent and nobody reads or writes it.
+ *
+ * A truncate does not make the user wait: it is applied here and answered, and
+ * is in the stream before anything that follows. New content is buffered until
+ * the daemons have cut; fsync waits for both.
+ */
+#include "fuse/core/blk_priv.h"
+
+#include "common/diag.h"
+
+#include <linux/falloc.h>
+
+struct cut_op {
+	struct core *c;
+	struct core_inode *in; /* pinned */
+	/* what is asked */
+	bool truncate;
+	int mode; /* fallocate */
+	uint64_t off, end; /* fallocate's range; truncate: off is the size */
+	bool killpriv;
+	core_attr_cb attr_cb; /* truncate */
+	core_cb cb; /* fallocate */
+	void *arg;
+	/* on the way */
+	struct core_waiter wait;
+	struct wb_op idle;
+	struct core_deferred def;
+	struct dlist node; /* blk_client.cuts, while cut_busy is ours */
+	bool ahead; /* applied and answered before metad knows */
+	int64_t mtime_ns; /* given then */
+	uint64_t size_now; /* before the cut */
+	uint64_t size; /* after the cut */
+	int64_t units_delta; /* ours that metad had not been told */
+	int err;
+	struct meta_attr attr;
+};
+
+static void cut_start(struct cut_op *o);
+static void cut_done(struct cut_op *o, int err);
+
+/* ---- waiting for a cut ---- */
+
+void cut_wait(struct core_inode *in, struct core_waiter *w)
+{
+	struct core_waiter **at = &in->cut_waiters;
+
+	while (*at)
+		at = &(*at)->next;
+	w->next = NULL;
+	*at = w;
+}
+
+static void cut_leave(struct core *c, struct core_inode *in)
+{
+	struct core_waiter *w = in->cut_waiters;
+
+	assert(in->cut_busy == 1);
+	in->cut_busy = 0;
+	in->cut_applied = false;
+	in->cut_waiters = NULL;
+	/* Who finds another cut begun waits again, in the same order. */
+	while (w) {
+		struct core_waiter *next = w->next;
+
+		w->fn(w, 0);
+		w = next;
+	}
+	if (in->wb) {
+		in->wb->reflush = true;
+		wb_dirtied(c, in);
+		wb_step(c, in, 0, UINT64_MAX);
+	}
+	if (!c->stopping)
+		ret_queue(c, in, RETURN_DELAY_MS);
+	wb_wake(c);
+}
+
+void cut_each(struct core *c, void (*fn)(void *arg, struct core_inode *in),
+	      void *arg)
+{
+	struct dlist *l, *save;
+
+	dlist_for(l, save, &c->blk->cuts)
+		fn(arg, dlist_entry(l, struct cut_op, node)->in);
+}
+
+/* ---- the end ---- */
+
+static void cut_callback(struct core_deferred *d)
+{
+	struct cut_op *o = container_of(d, struct cut_op, def);
+
+	if (o->ahead)
+		; /* answered before */
+	else if (o->truncate)
+		o->attr_cb(o->arg, o->err, o->err ? NULL : &o->attr);
+	else
+		o->cb(o->arg, o->err);
+	free(o);
+}
+
+/* Lock held. */
+static void cut_done(struct cut_op *o, int err)
+{
+	o->err = err;
+	o->attr = o->in->attr;
+	dlist_del(&o->node);
+	inode_unpin(o->c, o->in);
+	o->def.fn = cut_callback;
+	core_defer(o->c, &o->def);
+}
+
+/* ---- META_SETATTR: growth and times ---- */
+
+static void setattr_done(struct meta_call *mc, int err, const uint8_t *body,
+			 uint32_t body_len)
+{
+	struct cut_op *o = mc->arg;
+	struct core *c = o->c;
+	struct meta_attr a;
+
+	if (!err && meta_attr_parse(body, body_len, &a))
+		err = -EBADMSG;
+	core_lock(c);
+	o->in->size_inflight--;
+	if (!err)
+		inode_merge(c, o->in, &a, NULL);
+	else if (!inode_owns(o->in))
+		o->in->attr_valid = false; /* what we took for true is not */
+	cut_done(o, err);
+	core_unlock(c);
+}
+
+/* Lock held. The new size (if larger) and times, in the stream. */
+static void setattr_send(struct cut_op *o, uint64_t size)
+{
+	struct core *c = o->c;
+	struct core_inode *in = o->in;
+	int64_t now = core_now_ns();
+	struct meta_setattr s = {
+		.ino = in->ino,
+		.valid = META_SET_MTIME | META_SET_CTIME,
+		.size = size,
+		.mtime_ns = now,
+		.ctime_ns = now,
+	};
+	struct meta_call *mc;
+	struct wire_out w;
+
+	if (size > in->attr.size)
+		s.valid |= META_SET_SIZE;
+	if (o->killpriv)
+		s.valid |= META_SET_KILLPRIV;
+	mc = meta_call_new(c, WIRE_OP_META_SETATTR, meta_setattr_size(&s), &w);
+	if (!mc) {
+		cut_done(o, -ENOMEM);
+		return;
+	}
+	meta_setattr_encode(&w, &s);
+	mc->done = setattr_done;
+	mc->arg = o;
+	/* The order of the stream makes it true at once, and ours: a write that
+	 * starts before the answer must build on it, and an answer that is on
+	 * its way must not take it back. */
+	in->size_inflight++;
+	in->attr.size = u64_max(in->attr.size, size);
+	in->attr.mtime_ns = in->attr.ctime_ns = now;
+	meta_call_queue(mc, &w);
+	inode_mutated(in, mc->seq);
+}
+
+/* ---- META_CUT ---- */
+
+static uint64_t cut_from(const struct cut_op *o)
+{
+	return o->off;
+}
+
+static uint64_t cut_to(const struct cut_op *o)
+{
+	return o->truncate ? BLK_CUT_TO_END : o->end;
+}
+
+/* The daemons have cut: our view and our buffer follow. Lock held. */
+static int cut_apply(struct cut_op *o, const struct meta_attr *a)
+{
+	struct core *c = o->c;
+	struct core_inode *in = o->in;
+	int64_t units = (int64_t)a->units + o->units_delta;
+	int err = 0;
+
+	inode_merge(c, in, a, NULL);
+	in->attr.cut = a->cut;
+	in->attr.units = units > 0 ? (uint64_t)units : 0;
+	in->units_version++; /* a count under way is of before */
+	if (o->ahead) {
+		/* Size, content and later times are newer than that. */
+		if (in->attr.mtime_ns == o->mtime_ns)
+			in->attr.mtime_ns = a->mtime_ns;
+		if (in->attr.ctime_ns == o->mtime_ns)
+			in->attr.ctime_ns = a->ctime_ns;
+		return 0;
+	}
+	in->attr.size = o->size;
+	in->attr.mtime_ns = a->mtime_ns;
+	in->attr.ctime_ns = a->ctime_ns;
+	if (in->wb)
+		err = wbuf_cut(&in->wb->buf, cut_from(o), cut_to(o));
+	if (in->pf)
+		prefetch_drop(c, in, cut_from(o), cut_to(o));
+	if (o->truncate && o->size == 0 && !c->fenced) {
+		/* Whatever was lost is not part of the file any more. */
+		in->bad = false;
+		in->wb_error = 0;
+	}
+	return err;
+}
+
+/* A truncate that the user was told of has failed. */
+static void ahead_failed(struct core_inode *in, int err)
+{
+	diag_err("core", "event=truncate-failed ino=%llu err=%d "
+		 "next=\"truncate it to 0 to use it again\"",
+		 (unsigned long long)in->ino, -err);
+	in->bad = true;
+	in->wb_error = (uint32_t)-err;
+	in->error_count++;
+}
+
+static void cut_alloc(struct cut_op *o);
+
+static void cut_answered(struct meta_call *mc, int err, const uint8_t *body,
+			 uint32_t body_len)
+{
+	struct cut_op *o = mc->arg;
+	struct core *c = o->c;
+	struct core_inode *in = o->in;
+	struct meta_attr a;
+
+	if (!err && meta_attr_parse(body, body_len, &a))
+		err = -EBADMSG;
+	core_lock(c);
+	if (!err)
+		err = cut_apply(o, &a);
+	if (err && o->ahead)
+		ahead_failed(in, err);
+	inode_pin(in);
+	if (!err && !o->truncate && (o->mode & FALLOC_FL_ZERO_RANGE))
+		cut_alloc(o);
+	else
+		cut_done(o, err);
+	cut_leave(c, in);
+	inode_unpin(c, in);
+	core_unlock(c);
+}
+
+static void cut_failed(struct core_deferred *d)
+{
+	struct cut_op *o = container_of(d, struct cut_op, def);
+	struct core *c = o->c;
+	struct core_inode *in = o->in;
+
+	core_lock(c);
+	inode_pin(in);
+	if (o->ahead)
+		ahead_failed(in, o->err);
+	cut_done(o, o->err);
+	cut_leave(c, in);
+	inode_unpin(c, in);
+	core_unlock(c);
+}
+
+static void units_told(struct meta_call *mc, int err, const uint8_t *body,
+		       uint32_t body_len)
+{
+	(void)mc;
+	(void)err; /* the cut behind it fails alike */
+	(void)body;
+	(void)body_len;
+}
+
+/* metad must count the units before the cut takes some of them away: a count
+ * does not go below zero. Without memory it is told later, as usual. Lock
+ * held. */
+static void units_send(struct core *c, struct core_inode *in)
+{
+	struct meta_setattr s = {
+		.ino = in->ino,
+		.valid = META_SET_UNITS_DELTA | META_SET_CTIME,
+		.units_delta = in->units_delta,
+		.ctime_ns = in->attr.ctime_ns,
+	};
+	struct meta_call *mc;
+	struct wire_out w;
+
+	if (in->units_delta == 0)
+		return;
+	mc = meta_call_new(c, WIRE_OP_META_SETATTR, meta_setattr_size(&s), &w);
+	if (!mc)
+		return;
+	meta_setattr_encode(&w, &s);
+	mc->done = units_told;
+	in->units_delta = 0;
+	meta_call_queue(mc, &w);
+}
+
+/* Nothing of the inode is in flight. Lock held. */
+static void cut_send(struct cut_op *o)
+{
+	struct core *c = o->c;
+	struct core_inode *in = o->in;
+	struct meta_cut m = {
+		.ino = in->ino,
+		.from = cut_from(o),
+		.to = cut_to(o),
+		.size_now = o->size_now,
+		.size = o->size,
+		.flags = o->killpriv ? META_CUT_KILLPRIV : 0,
+	};
+	struct wire_out w;
+	struct meta_call *mc;
+
+	units_send(c, in);
+	mc = meta_call_new(c, WIRE_OP_META_CUT, meta_cut_size(&m), &w);
+	if (!mc) {
+		/* Not from here: who waits must not run inside wb_step(). */
+		o->err = -ENOMEM;
+		o->def.fn = cut_failed;
+		core_defer(c, &o->def);
+		return;
+	}
+	meta_cut_encode(&w, &m);
+	mc->done = cut_answered;
+	mc->arg = o;
+	o->units_delta = in->units_delta;
+	meta_call_queue(mc, &w);
+	inode_mutated(in, mc->seq);
+}
+
+static void cut_idle(struct wb_op *op, int err)
+{
+	(void)err; /* a frame that failed is not in flight either */
+	cut_send(container_of(op, struct cut_op, idle));
+}
+
+/* Lock held. */
+static void cut_begin(struct cut_op *o)
+{
+	struct core_inode *in = o->in;
+
+	in->cut_busy = 1;
+	dlist_add(&o->c->blk->cuts, &o->node);
+	if (!o->ahead)
+		o->size_now = in->attr.size;
+	if (!in->wb || in->wb->buf.flight_count == 0) {
+		cut_send(o);
+		return;
+	}
+	o->idle.kind = WB_OP_IDLE;
+	o->idle.fn = cut_idle;
+	wb_op_add(in, &o->idle);
+}
+
+/* ---- allocation ---- */
+
+/* Lock held. */
+static void cut_allocated(void *arg, int err)
+{
+	struct cut_op *o = arg;
+	bool grow = !(o->mode & FALLOC_FL_KEEP_SIZE);
+
+	if (err)
+		cut_done(o, err);
+	else
+		setattr_send(o, grow ? o->end : 0);
+}
+
+static void cut_alloc(struct cut_op *o)
+{
+	if (alloc_start(o->c, o->in, o->off, o->end, cut_allocated, o))
+		cut_done(o, -ENOMEM);
+}
+
+/* ---- deciding ---- */
+
+/* The user's answer to a truncate that goes on. */
+struct ahead {
+	struct core_deferred def;
+	core_attr_cb cb;
+	void *arg;
+	struct meta_attr attr;
+};
+
+static void ahead_tell(struct core_deferred *d)
+{
+	struct ahead *a = container_of(d, struct ahead, def);
+
+	a->cb(a->arg, 0, &a->attr);
+	free(a);
+}
+
+static void truncate_apply(struct cut_op *o)
+{
+	struct core_inode *in = o->in;
+	struct meta_attr *a = &in->attr;
+	uint64_t units = (o->off + UNIT_SIZE - 1) / UNIT_SIZE;
+
+	o->ahead = true;
+	o->size_now = a->size;
+	in->cut_applied = true;
+	in->cut_from = o->off;
+	a->size = o->off;
+	a->units = u64_min(a->units, units);
+	o->mtime_ns = core_now_ns();
+	a->mtime_ns = a->ctime_ns = o->mtime_ns;
+	if (o->killpriv) {
+		a->mode = mode_killed(a->mode);
+		a->flags &= ~META_ATTR_CAPS;
+	}
+	if (in->pf)
+		prefetch_drop(o->c, in, o->off, UINT64_MAX);
+}
+
+/* Applies it here and answers. Returns false when that cannot be. */
+static bool truncate_ahead(struct cut_op *o)
+{
+	struct core_inode *in = o->in;
+	struct ahead *t = malloc(sizeof(*t));
+
+	/* Answers that were on the way must not bring the old size back. */
+	lease_want(o->c, in);
+	if (!t || in->bad ||
+	    (in->wb && wbuf_cut(&in->wb->buf, o->off, UINT64_MAX))) {
+		free(t);
+		return false;
+	}
+	truncate_apply(o);
+	*t = (struct ahead){
+		.def.fn = ahead_tell,
+		.cb = o->attr_cb,
+		.arg = o->arg,
+		.attr = in->attr,
+	};
+	core_defer(o->c, &t->def);
+	return true;
+}
+
+/* Lock held; nobody else cuts. */
+static void truncate_go(struct cut_op *o)
+{
+	struct core_inode *in = o->in;
+	uint64_t units = (o->off + UNIT_SIZE - 1) / UNIT_SIZE;
+
+	o->size = o->off;
+	/* Blocks may also have been allocated behind the end. */
+	if (o->off < in->attr.size || in->bad ||
+	    (o->off == in->attr.size && in->attr.units > units)) {
+		if (!in->bad)
+			(void)truncate_ahead(o);
+		cut_begin(o);
+	} else {
+		setattr_send(o, o->off);
+	}
+}
+
+static void fallocate_go(struct cut_op *o)
+{
+	o->size = o->in->attr.size;
+	if (o->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+		cut_begin(o);
+	else
+		cut_alloc(o);
+}
+
+static void cut_attr(void *arg, int err, const struct meta_attr *a)
+{
+	struct cut_op *o = arg;
+	struct core *c = o->c;
+
+	(void)a;
+	core_lock(c);
+	if (err)
+		cut_done(o, err);
+	else
+		cut_start(o);
+	core_unlock(c);
+}
+
+static void cut_getattr(struct core_deferred *d)
+{
+	struct cut_op *o = container_of(d, struct cut_op, def);
+
+	core_getattr(o->c, o->in->ino, cut_attr, o);
+}
+
+static void cut_waited(struct core_waiter *w, int err)
+{
+	(void)err;
+	cut_start(container_of(w, struct cut_op, wait));
+}
+
+/* Lock held. */
+static void cut_start(struct cut_op *o)
+{
+	struct core *c = o->c;
+	struct core_inode *in = o->in;
+	bool cures = o->truncate && o->off == 0;
+
+	if (c->fenced || (in->bad && !cures)) {
+		cut_done(o, -EIO);
+	} else if (in->cut_busy) {
+		o->wait.fn = cut_waited;
+		cut_wait(in, &o->wait);
+	} else if (!in->attr_valid) {
+		o->def.fn = cut_getattr;
+		core_defer(c, &o->def);
+	} else if (o->truncate) {
+		truncate_go(o);
+	} else {
+		fallocate_go(o);
+	}
+}
+
+static int cut_enter(struct core *c, uint64_t ino, const struct cut_op *want)
+{
+	struct core_inode *in;
+	struct cut_op *o;
+
+	if (c->opt.read_only)
+		return -EROFS;
+	o = malloc(sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	*o = *want;
+	dlist_init(&o->node);
+	core_lock(c);
+	in = inode_get(c, ino);
+	if (in) {
+		o->in = in;
+		inode_pin(in);
+		cut_start(o);
+	}
+	core_unlock(c); /* may end it */
+	if (in)
+		return 0;
+	free(o);
+	return -ENOMEM;
+}
+
+void core_truncate(struct core *c, uint64_t ino, uint64_t size, bool kill,
+		   core_attr_cb cb, void *arg)
+{
+	struct cut_op o = {
+		.c = c,
+		.truncate = true,
+		.off = size,
+		.killpriv = kill,
+		.attr_cb = cb,
+		.arg = arg,
+	};
+	int err = size > FILE_SIZE_MAX ? -EFBIG : cut_enter(c, ino, &o);
+
+	if (err)
+		cb(arg, err, NULL);
+}
+
+void core_fallocate(struct core *c, uint64_t ino, int mode, uint64_t off,
+		    uint64_t len, bool kill, core_cb cb, void *arg)
+{
+	struct cut_op o = {
+		.c = c,
+		.mode = mode,
+		.off = off,
+		.end = off + len,
+		.killpriv = kill,
+		.cb = cb,
+		.arg = arg,
+	};
+	const int known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE |
+			  FALLOC_FL_ZERO_RANGE;
+	int err = 0;
+
+	if ((mode & ~known) || ((mode & FALLOC_FL_PUNCH_HOLE) &&
+				mode != (FALLOC_FL_PUNCH_HOLE |
+					 FALLOC_FL_KEEP_SIZE)))
+		err = -EOPNOTSUPP;
+	else if (len == 0)
+		err = -EINVAL;
+	else if (off > FILE_SIZE_MAX || len > FILE_SIZE_MAX - off)
+		err = -EFBIG;
+	else
+		err = cut_enter(c, ino, &o);
+	if (err)
+		cb(arg, err);
+}

@@ -1,0 +1,160 @@
+/* Handles: open and release. Under the leases of one mount an open is local;
+ * only a handle's end can have something to tell metad.
+ */
+#include "fuse/core/meta_priv.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define RET_LEASE_MS 500u /* a file may soon be opened again */
+#define RET_ORPHAN_MS 20u
+
+struct core_file *file_new(int flags)
+{
+	struct core_file *f = calloc(1, sizeof(*f));
+	if (f)
+		f->flags = flags;
+	return f;
+}
+
+static bool file_writes(const struct core_file *f)
+{
+	return (f->flags & O_ACCMODE) != O_RDONLY;
+}
+
+void file_attach(struct core_file *f, struct core_inode *in)
+{
+	f->in = in;
+	f->error_seen = in->error_count;
+	in->open_count++;
+	if (file_writes(f))
+		in->write_open_count++;
+}
+
+uint64_t core_file_ino(const struct core_file *f)
+{
+	return f->in->ino;
+}
+
+struct open_op {
+	struct core *c;
+	struct core_file *f;
+	struct core_file **ret;
+	core_cb cb;
+	void *arg;
+};
+
+static void open_end(struct open_op *op, int err)
+{
+	if (!err)
+		*op->ret = op->f;
+	else if (op->f->in)
+		core_release(op->c, op->f);
+	else
+		free(op->f);
+	op->cb(op->arg, err);
+	free(op);
+}
+
+static void open_truncated(void *arg, int err, const struct meta_attr *a)
+{
+	(void)a;
+	open_end(arg, err);
+}
+
+/* Lock held; releases it. */
+static void open_attached(struct open_op *op, struct core_inode *in)
+{
+	uint64_t ino = in->ino;
+	/* an empty file too: its times move */
+	bool truncate = (op->f->flags & O_TRUNC) && S_ISREG(in->attr.mode);
+
+	file_attach(op->f, in);
+	core_unlock(op->c);
+	if (truncate)
+		core_truncate(op->c, ino, 0,
+			      !(op->f->flags & CORE_OPEN_KEEP_PRIV),
+			      open_truncated, op);
+	else
+		open_end(op, 0);
+}
+
+static void open_got(void *arg, int err, const struct meta_attr *a)
+{
+	struct open_op *op = arg;
+	if (err) {
+		open_end(op, err);
+		return;
+	}
+	core_lock(op->c);
+	struct core_inode *in = inode_get(op->c, a->ino);
+	if (in && !in->attr_valid)
+		inode_merge(op->c, in, a, NULL);
+	if (!in) {
+		core_unlock(op->c);
+		open_end(op, -ENOMEM);
+		return;
+	}
+	open_attached(op, in);
+}
+
+void core_open(struct core *c, uint64_t ino, int flags,
+	       struct core_file **file, core_cb cb, void *arg)
+{
+	struct open_op *op = calloc(1, sizeof(*op));
+	if (!op || !(op->f = file_new(flags))) {
+		free(op);
+		cb(arg, -ENOMEM);
+		return;
+	}
+	op->c = c;
+	op->ret = file;
+	op->cb = cb;
+	op->arg = arg;
+	core_lock(c);
+	c->count.opens++;
+	struct core_inode *in = inode_find(c, ino);
+	if (in && in->attr_valid && meta_may_serve(c)) {
+		open_attached(op, in);
+		return;
+	}
+	core_unlock(c);
+	core_getattr(c, ino, open_got, op);
+}
+
+static void release_flushed(void *arg, int err)
+{
+	(void)arg;
+	(void)err; /* kept at the inode for the next fsync or close */
+}
+
+void core_release(struct core *c, struct core_file *f)
+{
+	struct core_inode *in = f->in;
+	uint64_t ino = in->ino;
+	bool flush = false;
+
+	core_lock(c);
+	assert(in->open_count > 0);
+	in->open_count--;
+	if (file_writes(f))
+		in->write_open_count--;
+	if (in->orphan && in->open_count == 0) {
+		if (in->wb && !wb_inode_clean(in))
+			wb_inode_discard(c, in);
+		ret_queue(c, in, RET_ORPHAN_MS);
+	} else if (file_writes(f) && in->write_open_count == 0) {
+		bool clean = !in->wb || wb_inode_clean(in);
+		if (in->leased && clean)
+			ret_queue(c, in, RET_LEASE_MS);
+		/* Replaced by O_TRUNC and rewriting: its data goes to disk
+		 * now, so a crash does not leave it empty for long. */
+		flush = (f->flags & O_TRUNC) && !clean;
+	}
+	if (in->open_count == 0)
+		inode_maybe_free(c, in);
+	core_unlock(c);
+	free(f);
+	if (flush)
+		core_fsync(c, ino, true, release_flushed, NULL);
+}

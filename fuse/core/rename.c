@@ -1,0 +1,264 @@
+/* rename: a file that takes the place of another has its data on disk before
+ * the new name (programs replace files by write, rename, without fsync).
+ */
+#include "fuse/core/meta_priv.h"
+
+#include <linux/fs.h>
+#include <sys/stat.h>
+
+struct rename_op {
+	struct core *c;
+	uint64_t parent, newparent;
+	uint32_t flags;
+	core_cb cb;
+	void *arg;
+	char name[NAME_LEN_MAX + 1], newname[NAME_LEN_MAX + 1];
+};
+
+static void rename_request(const struct meta_call *mc, struct meta_rename *r)
+{
+	struct wire_in in;
+	wire_in_init(&in, mc->buf + META_MHDR_LEN, mc->buf_len - META_MHDR_LEN);
+	meta_rename_decode(&in, r);
+}
+
+/* Lock held. An inode has moved to directory @to. Returns 1 for a directory,
+ * 0 for others, -1 when its type is not known here. */
+static int inode_moved(struct core *c, uint64_t ino, uint64_t to,
+		       const struct meta_call *mc)
+{
+	struct core_inode *in = inode_find(c, ino);
+	if (!in)
+		return -1;
+	inode_mutated(in, mc->seq);
+	if (!in->attr_valid)
+		return -1;
+	inode_set_ctime(in, mc->now_ns);
+	if (!S_ISDIR(in->attr.mode))
+		return 0;
+	in->attr.parent = to;
+	return 1;
+}
+
+/* Lock held. The directories' times and link counts follow. @moved,
+ * @replaced: is it a directory (1, 0, or -1: not known)? */
+static void rename_dirs(struct meta_call *mc, const struct meta_rename *req,
+			const struct meta_rename_reply *r, int moved,
+			int replaced)
+{
+	struct core *c = mc->c;
+	bool exchange = req->flags & RENAME_EXCHANGE;
+	bool across = req->parent != req->newparent;
+	int from = 0, to = 0;
+
+	if (across && moved == 1) {
+		from--;
+		to++;
+	}
+	if (r->replaced && replaced == 1) {
+		to--;
+		if (exchange && across)
+			from++;
+		else if (exchange)
+			to++;
+	}
+	dir_changed(c, req->parent, mc, from);
+	dir_changed(c, req->newparent, mc, to);
+	if (moved >= 0 && (!r->replaced || replaced >= 0))
+		return;
+	/* Link counts may have changed in a way we cannot tell. */
+	struct core_inode *in = inode_find(c, req->parent);
+	if (in)
+		in->attr_valid = false;
+	in = inode_find(c, req->newparent);
+	if (in)
+		in->attr_valid = false;
+}
+
+static void rename_take(struct meta_call *mc, const struct meta_rename *req,
+			const struct meta_rename_reply *r)
+{
+	struct core *c = mc->c;
+	bool exchange = req->flags & RENAME_EXCHANGE;
+	struct core_inode *old = r->replaced ? inode_find(c, r->replaced) :
+					       NULL;
+	int moved, replaced = -1;
+	uint64_t was;
+
+	if (name_cache_get(c, req->newparent, req->newname.p, req->newname.len,
+			   &was) && was == r->ino)
+		return; /* two names of one file: nothing happened */
+	moved = inode_moved(c, r->ino, req->newparent, mc);
+	if (old && old->attr_valid)
+		replaced = S_ISDIR(old->attr.mode) ? 1 : 0;
+	if (exchange)
+		(void)inode_moved(c, r->replaced, req->parent, mc);
+	rename_dirs(mc, req, r, moved, replaced);
+	if (r->replaced && !exchange)
+		inode_lost_name(c, r->replaced, r->replaced_nlink, mc);
+	name_cache_set(c, req->parent, req->name.p, req->name.len,
+		       exchange ? r->replaced : 0);
+	name_cache_set(c, req->newparent, req->newname.p, req->newname.len,
+		       r->ino);
+}
+
+/* Lock held. The new name was added when this was queued. @r NULL: failed. */
+static void rename_known(struct core *c, const struct meta_rename *req,
+			 const struct meta_rename_reply *r)
+{
+	const struct core_inode *in = r ? inode_find(c, r->ino) : NULL;
+
+	if (req->flags & RENAME_EXCHANGE)
+		return; /* both names stay */
+	if (r && !r->replaced && (!in || in->attr.nlink != 1) &&
+	    !(in && S_ISDIR(in->attr.mode))) {
+		/* Were both names of one file, then nothing happened; metad
+		 * does not say. */
+		dir_known_gone(c, req->parent);
+		dir_known_gone(c, req->newparent);
+		return;
+	}
+	if (!r || r->replaced)
+		dir_known_del(c, req->newparent, req->newname.p,
+			      req->newname.len);
+	if (r)
+		dir_known_del(c, req->parent, req->name.p, req->name.len);
+}
+
+static void rename_done(struct meta_call *mc, int err, const uint8_t *body,
+			uint32_t len)
+{
+	struct meta_rename req;
+	struct meta_rename_reply r;
+
+	rename_request(mc, &req);
+	if (!err && meta_rename_reply_parse(body, len, &r))
+		err = -EIO;
+	core_lock(mc->c);
+	rename_known(mc->c, &req, err ? NULL : &r);
+	if (!err)
+		rename_take(mc, &req, &r);
+	core_unlock(mc->c);
+	if (mc->u.cb)
+		mc->u.cb(mc->u_arg, err);
+}
+
+static void rename_send(struct rename_op *op)
+{
+	struct core *c = op->c;
+	struct meta_rename r = {
+		.parent = op->parent,
+		.name = { op->name, (uint32_t)strlen(op->name) },
+		.newparent = op->newparent,
+		.newname = { op->newname, (uint32_t)strlen(op->newname) },
+		.flags = op->flags,
+	};
+	struct wire_out o;
+	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_RENAME,
+					     meta_rename_size(&r), &o);
+	if (!mc) {
+		op->cb(op->arg, -ENOMEM);
+		free(op);
+		return;
+	}
+	meta_rename_encode(&o, &r);
+	mc->done = rename_done;
+	mc->timed_out = meta_cb_timed_out;
+	mc->u.cb = op->cb;
+	mc->u_arg = op->arg;
+	core_lock(c);
+	if (!(op->flags & RENAME_EXCHANGE))
+		dir_known_add(c, op->newparent, op->newname,
+			      strlen(op->newname));
+	free(op);
+	meta_call_queue(mc, &o);
+	core_unlock(c);
+}
+
+/* ---- the data first ---- */
+
+static void rename_flushed(void *arg, int err)
+{
+	struct rename_op *op = arg;
+	if (err) {
+		/* The old file stays what it was: better than a new one
+		 * without its content. */
+		op->cb(op->arg, err);
+		free(op);
+		return;
+	}
+	rename_send(op);
+}
+
+static void rename_looked_up(void *arg, int err, const struct meta_attr *a)
+{
+	struct rename_op *op = arg;
+	if (err || !S_ISREG(a->mode)) {
+		if (!err)
+			core_forget(op->c, a->ino, 1);
+		rename_send(op); /* it ends as it must */
+		return;
+	}
+	uint64_t ino = a->ino;
+	core_forget(op->c, ino, 1);
+	core_fsync(op->c, ino, true, rename_flushed, op);
+}
+
+enum rename_first { RENAME_NOTHING, RENAME_FLUSH, RENAME_LOOKUP };
+
+/* Lock held. What must be done before this rename is sent? */
+static enum rename_first rename_first(const struct rename_op *op,
+				      uint64_t *ino)
+{
+	struct core *c = op->c;
+	const struct core_inode *in;
+	uint64_t target;
+
+	if (c->wb_bytes == 0 ||
+	    (op->flags & (RENAME_NOREPLACE | RENAME_EXCHANGE)))
+		return RENAME_NOTHING;
+	if (name_cache_get(c, op->newparent, op->newname, strlen(op->newname),
+			   &target) && target == 0)
+		return RENAME_NOTHING;
+	if (!name_cache_get(c, op->parent, op->name, strlen(op->name), ino))
+		return RENAME_LOOKUP;
+	in = *ino ? inode_find(c, *ino) : NULL;
+	return in && in->wb && !wb_inode_clean(in) ? RENAME_FLUSH :
+						     RENAME_NOTHING;
+}
+
+void core_rename(struct core *c, uint64_t parent, const char *name,
+		 uint64_t newparent, const char *newname, uint32_t flags,
+		 core_cb cb, void *arg)
+{
+	size_t len = strlen(name), newlen = strlen(newname);
+	uint64_t ino = 0;
+
+	if (len > NAME_LEN_MAX || newlen > NAME_LEN_MAX) {
+		cb(arg, -ENAMETOOLONG);
+		return;
+	}
+	struct rename_op *op = calloc(1, sizeof(*op));
+	if (!op) {
+		cb(arg, -ENOMEM);
+		return;
+	}
+	op->c = c;
+	op->parent = parent;
+	op->newparent = newparent;
+	op->flags = flags;
+	op->cb = cb;
+	op->arg = arg;
+	memcpy(op->name, name, len);
+	memcpy(op->newname, newname, newlen);
+	core_lock(c);
+	c->count.renames++;
+	enum rename_first first = rename_first(op, &ino);
+	core_unlock(c);
+	if (first == RENAME_FLUSH)
+		core_fsync(c, ino, true, rename_flushed, op);
+	else if (first == RENAME_LOOKUP)
+		core_lookup(c, parent, name, rename_looked_up, op);
+	else
+		rename_send(op);
+}

@@ -1,0 +1,428 @@
+/* Writes: bytes are copied before the lock is taken, inserted under it, and
+ * leave when flush.c says so; at once where a whole block is dirty, where the
+ * user wants to wait for the daemon, or where a daemon is nearly full. */
+#include "fuse/core/blk_priv.h"
+
+#include <sys/stat.h>
+
+/* Buffers from here on are worth reusing (page faults). */
+#define POOLED_MIN (64u << 10)
+
+struct write_req {
+	struct core *c;
+	struct core_inode *in;
+	uint64_t off;
+	uint32_t len;
+	uint32_t flags;
+	struct wbuf_data *data; /* or */
+	const void *small; /* up to WBUF_SMALL_MAX bytes */
+	core_cb cb;
+	void *arg;
+};
+
+/* A write that cannot be answered at once. */
+struct write_op {
+	struct write_req r;
+	struct core_waiter wait;
+	struct wb_op op;
+	struct core_deferred done;
+	uint64_t size_before;
+	int err;
+};
+
+/* ---- helpers ---- */
+
+struct wb_inode *wb_get(struct core *c, struct core_inode *in)
+{
+	struct wb_inode *wb = in->wb;
+
+	if (wb)
+		return wb;
+	wb = calloc(1, sizeof(*wb));
+	if (!wb)
+		return NULL;
+	if (wbuf_init(&wb->buf, &c->blk->mem, in->attr.block_log2)) {
+		free(wb);
+		return NULL;
+	}
+	wb->in = in;
+	dlist_init(&wb->unclean_node);
+	dlist_init(&wb->dirty_node);
+	dlist_init(&wb->touch_node);
+	dlist_init(&wb->ops);
+	dlist_init(&wb->syncs);
+	c->blk->mem.bytes += sizeof(*wb);
+	in->wb = wb;
+	return wb;
+}
+
+int data_check(struct core *c, const struct core_inode *in)
+{
+	return c->fenced || in->bad ? -EIO : 0;
+}
+
+static void killpriv_done(struct meta_call *mc, int err, const uint8_t *body,
+			  uint32_t body_len)
+{
+	struct core_inode *in = mc->arg;
+	struct core *c = mc->c;
+	struct meta_attr a;
+
+	core_lock(c);
+	if (!err && meta_attr_parse(body, body_len, &a) == 0)
+		inode_merge(c, in, &a, NULL);
+	inode_unpin(c, in);
+	core_unlock(c);
+}
+
+uint32_t mode_killed(uint32_t mode)
+{
+	mode &= ~(uint32_t)S_ISUID;
+	if (mode & S_IXGRP)
+		mode &= ~(uint32_t)S_ISGID;
+	return mode;
+}
+
+void killpriv(struct core *c, struct core_inode *in)
+{
+	struct meta_setattr s = {
+		.ino = in->ino,
+		.valid = META_SET_KILLPRIV,
+	};
+	uint32_t mode = mode_killed(in->attr.mode);
+	struct meta_call *mc;
+	struct wire_out o;
+
+	if (mode == in->attr.mode && !(in->attr.flags & META_ATTR_CAPS))
+		return;
+	mc = meta_call_new(c, WIRE_OP_META_SETATTR, meta_setattr_size(&s), &o);
+	if (!mc)
+		return; /* the bits stay for the next write to clear */
+	meta_setattr_encode(&o, &s);
+	mc->done = killpriv_done;
+	mc->arg = in;
+	inode_pin(in);
+	in->attr.mode = mode;
+	in->attr.flags &= ~META_ATTR_CAPS;
+	meta_call_queue(mc, &o);
+	inode_mutated(in, mc->seq);
+}
+
+static void gather_iov(void *to, const struct iovec *iov, int iov_count,
+		       size_t len)
+{
+	uint8_t *p = to;
+
+	for (int i = 0; i < iov_count && len > 0; i++) {
+		size_t step = iov[i].iov_len < len ? iov[i].iov_len : len;
+
+		memcpy(p, iov[i].iov_base, step);
+		p += step;
+		len -= step;
+	}
+}
+
+static struct wbuf_data *copy_in(struct core *c, const struct iovec *iov,
+				 int iov_count, uint32_t len)
+{
+	struct wbuf_data *d;
+
+	if (len >= POOLED_MIN) {
+		core_lock(c);
+		d = wbuf_data_pooled(&c->blk->mem, len);
+		core_unlock(c);
+	} else {
+		d = wbuf_data_new(len);
+	}
+	if (!d)
+		return NULL;
+	gather_iov(d->bytes, iov, iov_count, len);
+	d->used = len;
+	return d;
+}
+
+/* ---- applying ---- */
+
+/* Fixes offset and length. Returns 0, or -EFBIG, or 1 when nothing is left to
+ * write. */
+static int write_bounds(struct write_req *r)
+{
+	const struct core_inode *in = r->in;
+
+	if (r->flags & CORE_WRITE_APPEND)
+		r->off = in->attr.size;
+	if (r->off > FILE_SIZE_MAX || r->len > FILE_SIZE_MAX - r->off)
+		return -EFBIG;
+	if ((r->flags & CORE_WRITE_CACHE) && !r->c->opt.kernel_writeback) {
+		if (r->off >= in->attr.size)
+			return 1;
+		r->len = (uint32_t)u64_min(r->len, in->attr.size - r->off);
+	}
+	return 0;
+}
+
+static void send_full_blocks(struct write_req *r)
+{
+	struct wbuf *b = &r->in->wb->buf;
+	uint64_t block = (uint64_t)1 << b->block_log2;
+	uint64_t end = u64_round_down(r->off, block) + block;
+	struct wb_send s;
+
+	if (end > r->off + r->len)
+		return;
+	wb_send_init(r->c, &s);
+	for (; end <= r->off + r->len; end += block)
+		if (wbuf_block_full(b, end))
+			wb_collect(r->c, r->in, end - block, end, &s);
+	wb_submit(r->c, &s, false);
+}
+
+/* Lock held, bounds checked. */
+static int write_insert(struct write_req *r)
+{
+	struct core *c = r->c;
+	struct core_inode *in = r->in;
+	struct wb_inode *wb;
+	int err;
+
+	lease_want(c, in);
+	wb = wb_get(c, in);
+	if (!wb)
+		return -ENOMEM;
+	err = r->data ? wbuf_write(&wb->buf, r->off, r->data, 0, r->len) :
+			wbuf_write_small(&wb->buf, r->off, r->small, r->len);
+	if (err)
+		return err;
+	if (r->off + r->len > in->attr.size)
+		in->attr.size = r->off + r->len;
+	if (!(r->flags & CORE_WRITE_CACHE))
+		in->attr.mtime_ns = in->attr.ctime_ns = core_now_ns();
+	in->size_dirty = true;
+	if (r->flags & CORE_WRITE_KILLPRIV)
+		killpriv(c, in);
+	if (in->pf)
+		prefetch_drop(c, in, r->off, r->off + r->len);
+	wb_dirtied(c, in);
+	return 0;
+}
+
+static bool must_go_through(const struct write_req *r)
+{
+	uint8_t log2 = r->in->attr.block_log2;
+	uint64_t last = (r->off + r->len - 1) >> log2;
+
+	if (r->flags & CORE_WRITE_DIRECT)
+		return true;
+	for (uint64_t i = r->off >> log2; i <= last; i++) {
+		int err;
+		const struct blk_dev *d = blk_dev_of(r->c, r->in->ino, i, &err);
+
+		if (!d || blk_dev_low(d))
+			return true;
+	}
+	return false;
+}
+
+/* ---- writes that wait ---- */
+
+static void write_op_done(struct core_deferred *d)
+{
+	struct write_op *o = container_of(d, struct write_op, done);
+
+	o->r.cb(o->r.arg, o->err);
+	free(o);
+}
+
+static void write_op_end(struct write_op *o, int err)
+{
+	struct core *c = o->r.c;
+
+	o->err = err;
+	if (o->r.data)
+		wbuf_data_put(&c->blk->mem, o->r.data);
+	inode_unpin(c, o->r.in);
+	o->done.fn = write_op_done;
+	core_defer(c, &o->done);
+}
+
+static void write_acked(struct wb_op *op, int err)
+{
+	struct write_op *o = container_of(op, struct write_op, op);
+	struct core_inode *in = o->r.in;
+	uint64_t end = op->off + op->len;
+
+	/* A write that failed does not leave the file longer. */
+	if (err && op->refused < UINT64_MAX && in->attr.size == end)
+		in->attr.size = u64_max(o->size_before, op->refused);
+	write_op_end(o, err);
+}
+
+static bool buffered_in(const struct core_inode *in, uint64_t from, uint64_t to)
+{
+	const struct wbuf_ext *e = wbuf_find(&in->wb->buf, from);
+
+	return e && e->off < to;
+}
+
+/* Lock held: goes as far as it can. */
+static void write_op_go(struct write_op *o)
+{
+	struct write_req *r = &o->r;
+	struct core *c = r->c;
+	struct core_inode *in = r->in;
+	struct wb_send s;
+	bool through, alone;
+	int err = data_check(c, in);
+
+	if (!err && cut_holds_writes(in)) {
+		cut_wait(in, &o->wait);
+		return;
+	}
+	if (!err)
+		err = write_bounds(r);
+	if (err) {
+		write_op_end(o, err > 0 ? 0 : err);
+		return;
+	}
+	o->size_before = in->attr.size;
+	through = must_go_through(r);
+	alone = !in->wb || !buffered_in(in, r->off, r->off + r->len);
+	err = write_insert(r);
+	if (err || !through) {
+		if (!err)
+			send_full_blocks(r);
+		write_op_end(o, err);
+		return;
+	}
+	o->op.kind = WB_OP_ACKED;
+	/* What was acknowledged before must not go with a write that is
+	 * refused: then both stay. */
+	o->op.through = alone;
+	o->op.off = r->off;
+	o->op.len = r->len;
+	o->op.fn = write_acked;
+	wb_op_add(in, &o->op);
+	inode_pin(in);
+	wb_send_init(c, &s);
+	wb_collect(c, in, r->off, r->off + r->len, &s);
+	wb_submit(c, &s, false);
+	wb_step(c, in, o->op.off, o->op.off + o->op.len);
+	inode_unpin(c, in);
+}
+
+static void write_waited(struct core_waiter *w, int err)
+{
+	struct write_op *o = container_of(w, struct write_op, wait);
+
+	if (err)
+		write_op_end(o, err);
+	else
+		write_op_go(o);
+}
+
+/* Lock held. Takes over r->data. */
+static int write_op_start(struct write_req *r, bool wait)
+{
+	struct core *c = r->c;
+	struct write_op *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	if (!r->data) {
+		r->data = wbuf_data_new(r->len);
+		if (!r->data) {
+			free(o);
+			return -ENOMEM;
+		}
+		memcpy(r->data->bytes, r->small, r->len);
+		r->data->used = r->len;
+		r->small = NULL;
+	}
+	o->r = *r;
+	r->data = NULL;
+	o->wait.fn = write_waited;
+	inode_pin(r->in);
+	if (!wait) {
+		write_op_go(o);
+		return -EINPROGRESS;
+	}
+	c->blk->n.waits++;
+	o->wait.next = NULL;
+	*c->blk->wait_tail = &o->wait;
+	c->blk->wait_tail = &o->wait.next;
+	wb_pressure(c);
+	return -EINPROGRESS;
+}
+
+/* ---- core_write ---- */
+
+/* Lock held. -EINPROGRESS: the callback comes later. */
+static int write_start(struct write_req *r)
+{
+	struct core *c = r->c;
+	struct core_inode *in = r->in;
+	int err = data_check(c, in);
+
+	if (!err && c->opt.read_only)
+		err = -EROFS;
+	if (err)
+		return err;
+	/* Writers wait in order, also one that would fit. */
+	if (c->wb_waiters || wb_full(c))
+		return write_op_start(r, true);
+	if (cut_holds_writes(in))
+		return write_op_start(r, false);
+	err = write_bounds(r);
+	if (err)
+		return err > 0 ? 0 : err;
+	if (must_go_through(r))
+		return write_op_start(r, false);
+	err = write_insert(r);
+	if (err)
+		return err;
+	send_full_blocks(r);
+	if (c->blk->mem.bytes > c->opt.wb_bytes_max / 2)
+		wb_pressure(c);
+	return 0;
+}
+
+void core_write(struct core *c, struct core_file *f, uint64_t off,
+		const struct iovec *iov, int iov_count, size_t len,
+		uint32_t flags, core_cb cb, void *arg)
+{
+	struct write_req r = {
+		.c = c,
+		.in = f->in,
+		.off = off,
+		.len = (uint32_t)len,
+		.flags = flags,
+		.cb = cb,
+		.arg = arg,
+	};
+	uint8_t flat[WBUF_SMALL_MAX];
+	int err;
+
+	if (len == 0 || len > UINT32_MAX) {
+		cb(arg, len ? -EINVAL : 0);
+		return;
+	}
+	if (len > WBUF_SMALL_MAX) {
+		r.data = copy_in(c, iov, iov_count, r.len);
+		if (!r.data) {
+			cb(arg, -ENOMEM);
+			return;
+		}
+	} else if (iov_count == 1) {
+		r.small = iov[0].iov_base;
+	} else {
+		gather_iov(flat, iov, iov_count, len);
+		r.small = flat;
+	}
+	core_lock(c);
+	err = write_start(&r);
+	if (r.data)
+		wbuf_data_put(&c->blk->mem, r.data);
+	core_unlock(c);
+	if (err != -EINPROGRESS)
+		cb(arg, err);
+}
