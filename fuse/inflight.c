@@ -1,0 +1,118 @@
+/* Requests whose answer is still to come.
+ *
+ * The kernel lets a process that was killed wait for the answer of a request
+ * that the file system has already seen: with a hard mount and a dead daemon
+ * that would be for ever. So who waits longer than a second is looked at every
+ * half second, and a killed one gets its answer (EINTR) from here; what the
+ * core says later finds nobody. Only SIGKILL counts: a signal that a program
+ * handles must not end its fsync.
+ */
+#include "fuse/rim.h"
+
+#include <time.h>
+
+#define LOOK_MS 500
+#define STUCK_MS 1000
+#define LOOK_MAX 64 /* in one round under the lock */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rim_req *head, *tail; /* oldest first */
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void rim_begin(struct rim_req *rr, fuse_req_t req)
+{
+	rr->rim = rim_of(req);
+	rr->req = req;
+	rr->pid = fuse_req_ctx(req)->pid;
+	rr->start_ms = now_ms();
+	rr->next = NULL;
+	pthread_mutex_lock(&lock);
+	rr->prev = tail;
+	if (tail)
+		tail->next = rr;
+	else
+		head = rr;
+	tail = rr;
+	pthread_mutex_unlock(&lock);
+}
+
+fuse_req_t rim_end(struct rim_req *rr)
+{
+	pthread_mutex_lock(&lock);
+	if (rr->prev)
+		rr->prev->next = rr->next;
+	else
+		head = rr->next;
+	if (rr->next)
+		rr->next->prev = rr->prev;
+	else
+		tail = rr->prev;
+	pthread_mutex_unlock(&lock);
+	return rr->req;
+}
+
+struct rim_req *rim_req_new(fuse_req_t req)
+{
+	struct rim_req *rr = malloc(sizeof(*rr));
+	if (rr)
+		rim_begin(rr, req);
+	else
+		fuse_reply_err(req, ENOMEM);
+	return rr;
+}
+
+fuse_req_t rim_req_take(struct rim_req *rr)
+{
+	fuse_req_t req = rim_end(rr);
+	free(rr);
+	return req;
+}
+
+/* Takes the requests of killed processes; answers them without the lock. */
+static void look(void)
+{
+	fuse_req_t dead[LOOK_MAX];
+	size_t count = 0;
+	int64_t old = now_ms() - STUCK_MS;
+	pthread_mutex_lock(&lock);
+	for (struct rim_req *rr = head; rr && rr->start_ms < old;
+	     rr = rr->next) {
+		if (count == LOOK_MAX)
+			break;
+		if (!rr->req || !rim_signalled(rr->pid, true))
+			continue;
+		dead[count++] = rr->req;
+		rr->req = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+	for (size_t i = 0; i < count; i++)
+		fuse_reply_err(dead[i], EINTR);
+}
+
+static void *run(void *arg)
+{
+	const struct timespec nap = { 0, LOOK_MS * 1000000 };
+	(void)arg;
+	/* Lives as long as the process: see ops_lock.c about replies over
+	 * io_uring. */
+	for (;;) {
+		nanosleep(&nap, NULL);
+		look();
+	}
+	return NULL;
+}
+
+int rim_inflight_start(void)
+{
+	pthread_t t;
+	int err = pthread_create(&t, NULL, run, NULL);
+	if (!err)
+		pthread_detach(t);
+	return -err;
+}

@@ -1,0 +1,303 @@
+/* hailfs: mounts a cluster. Also mount.hailfs and mount.fuse.hailfs, the
+ * helpers mount(8) runs.
+ */
+#include "fuse/rim.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/daemon.h"
+#include "common/diag.h"
+#include "common/opt.h"
+#include "common/place.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
+#define MAX_WRITE (1u << 20)
+/* One mount has every lease for as long as it lives. */
+#define VALID_S (365.0 * 86400)
+
+static void want(struct fuse_conn_info *conn, uint64_t cap)
+{
+	if (!fuse_set_feature_flag(conn, cap))
+		diag_info("fuse", "kernel lacks capability=%#llx",
+			  (unsigned long long)cap);
+}
+
+static void ops_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct rim *r = userdata;
+	conn->max_write = MAX_WRITE;
+	conn->max_readahead = 16u << 20;
+	conn->max_background = (unsigned)r->opt->max_background;
+	conn->congestion_threshold = conn->max_background * 3 / 4;
+	/* Its page cache is dropped by us when it must be, never by the kernel
+	 * because our own write moved the mtime. */
+	fuse_unset_feature_flag(conn, FUSE_CAP_AUTO_INVAL_DATA);
+	want(conn, FUSE_CAP_EXPLICIT_INVAL_DATA);
+	want(conn, FUSE_CAP_HANDLE_KILLPRIV_V2);
+	want(conn, FUSE_CAP_POSIX_ACL);
+	want(conn, FUSE_CAP_DONT_MASK);
+	want(conn, FUSE_CAP_PARALLEL_DIROPS);
+	want(conn, FUSE_CAP_CACHE_SYMLINKS);
+	want(conn, FUSE_CAP_EXPORT_SUPPORT);
+	want(conn, FUSE_CAP_READDIRPLUS);
+	/* O_DIRECT handles go around the page cache in parallel; a mapping of
+	 * the same file is kept coherent by the kernel's invalidation. */
+	want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+	/* Data is copied once either way; splice costs two system calls. */
+	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_READ);
+	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_WRITE);
+	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_MOVE);
+	if (r->opt->writeback)
+		r->writeback =
+			fuse_set_feature_flag(conn, FUSE_CAP_WRITEBACK_CACHE);
+	if (!r->uring)
+		fuse_unset_feature_flag(conn, FUSE_CAP_OVER_IO_URING);
+}
+
+/* The lock that proves the last mount on this mount point is gone: held for
+ * the process's life, waited for while that one still flushes. */
+static int lock_mountpoint(const char *mountpoint, uint64_t *client_id)
+{
+	char path[96], machine[64] = { 0 };
+	uint64_t id = 1469598103934665603u; /* FNV-1a */
+	FILE *f = fopen("/etc/machine-id", "re");
+	if (f) {
+		if (!fgets(machine, sizeof(machine), f))
+			machine[0] = 0;
+		fclose(f);
+	}
+	for (const char *s = machine; *s; s++)
+		id = (id ^ (uint8_t)*s) * 1099511628211u;
+	for (const char *s = mountpoint; *s; s++)
+		id = (id ^ (uint8_t)*s) * 1099511628211u;
+	*client_id = id;
+	(void)mkdir("/run/hailfs", 0755); /* open() tells what matters */
+	snprintf(path, sizeof(path), "/run/hailfs/%016llx.lock",
+		 (unsigned long long)id);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		fprintf(stderr, "hailfs: %s: %s\n", path, strerror(errno));
+		return -errno;
+	}
+	/* umount(8) returns before the process it ends has flushed. That is
+	 * worth a word only when it takes long. */
+	for (int tries = 0; tries < 100; tries++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return 0; /* the descriptor stays open */
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+	}
+	fprintf(stderr, "hailfs: %s: an earlier mount is still flushing; "
+		"waiting for it\n", mountpoint);
+	while (flock(fd, LOCK_EX))
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}
+
+static int remount(const struct mount_options *o)
+{
+	if (mount(o->source, o->mountpoint, NULL,
+		  MS_REMOUNT | o->remount_flags, NULL)) {
+		fprintf(stderr, "hailfs: remount %s: %s\n", o->mountpoint,
+			strerror(errno));
+		return 32; /* mount(8): mount failure */
+	}
+	return 0;
+}
+
+/* Under memory pressure the kernel writes dirty pages through us: we must not
+ * wait for memory that waits for us. */
+static void for_writeback(void)
+{
+	if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0))
+		diag_info("fuse", "PR_SET_IO_FLUSHER error=%d", errno);
+	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
+		diag_info("fuse", "mlockall error=%d", errno);
+}
+
+static struct fuse_session *session_new(struct rim *r, const char *fsname)
+{
+	static struct fuse_lowlevel_ops ops;
+	char opts[1024];
+	/* blocks libfuse's own parsing of commas in the name */
+	int len = snprintf(opts, sizeof(opts),
+			   "default_permissions,subtype=hailfs,fsname=%s%s%s%s",
+			   fsname, r->opt->kernel_opts[0] ? "," : "",
+			   r->opt->kernel_opts,
+			   r->uring ? ",io_uring,io_uring_q_depth=16" : "");
+	if (len >= (int)sizeof(opts))
+		return NULL;
+	char name[] = "hailfs", dash_o[] = "-o", dash_d[] = "-d";
+	char *argv[] = { name, dash_o, opts, dash_d, NULL };
+	struct fuse_args args =
+		FUSE_ARGS_INIT(r->opt->debug ? 4 : 3, argv);
+	ops.init = ops_init;
+	ops_dir_fill(&ops);
+	ops_attr_fill(&ops);
+	ops_file_fill(&ops);
+	ops_lock_fill(&ops);
+	struct fuse_session *se =
+		fuse_session_new(&args, &ops, sizeof(ops), r);
+	fuse_opt_free_args(&args);
+	return se;
+}
+
+static int serve(struct rim *r)
+{
+	struct fuse_loop_config *lc = fuse_loop_cfg_create();
+	if (!lc)
+		return -ENOMEM;
+	fuse_loop_cfg_set_clone_fd(lc, 1);
+	fuse_loop_cfg_set_max_threads(lc, (unsigned)r->opt->threads);
+	fuse_loop_cfg_set_idle_threads(lc, (unsigned)r->opt->threads);
+	int res = fuse_session_loop_mt(r->se, lc);
+	fuse_loop_cfg_destroy(lc);
+	return res < 0 ? res : 0;
+}
+
+/* Mounts, serves until unmounted, flushes. */
+static int run(struct rim *r, const char *mountpoint, const char *fsname,
+	       const char *uring_why)
+{
+	int err;
+	r->se = session_new(r, fsname);
+	if (!r->se)
+		return -EINVAL;
+	err = fuse_set_signal_handlers(r->se) ? -EINVAL : 0;
+	if (err)
+		goto out_destroy;
+	if (fuse_session_mount(r->se, mountpoint)) {
+		err = -EIO; /* libfuse said why */
+		goto out_signals;
+	}
+	if (rim_inflight_start())
+		diag_warn("fuse", "killed waiters are not looked after");
+	core_status_note(r->core, "io_uring", uring_why);
+	core_status_note(r->core, "cache",
+			 r->opt->writeback ? "writeback" : "writethrough");
+	if (r->opt->writeback)
+		for_writeback();
+	daemon_ready();
+	/* What follows stats the mount point, so it needs a served mount. */
+	pid_t pid = fork();
+	if (pid == 0) {
+		tune_bdi(mountpoint, r->opt);
+		_exit(0);
+	}
+	err = serve(r);
+	fuse_session_unmount(r->se);
+	int stop = core_stop(r->core, r->opt->hard ? 0 : r->opt->timeo_ms);
+	if (stop) {
+		diag_err("fuse", "unmount lost=yes error=%d", -stop);
+		err = err ? err : stop;
+	}
+out_signals:
+	fuse_remove_signal_handlers(r->se);
+out_destroy:
+	fuse_session_destroy(r->se);
+	return err;
+}
+
+static int mount_cluster(struct mount_options *o, const struct conf *conf,
+			 const char *mountpoint)
+{
+	static struct rim r;
+	char host[64] = { 0 };
+	const char *uring_why;
+	uint64_t client_id;
+	int err = lock_mountpoint(mountpoint, &client_id);
+	if (err)
+		return err;
+	r.opt = o;
+	r.valid_s = VALID_S;
+	r.uring = tune_uring_choose(o, &uring_why);
+	gethostname(host, sizeof(host) - 1);
+	struct core_options co = {
+		.conf = conf, .host = host, .mountpoint = mountpoint,
+		.client_id = client_id,
+		.wb_bytes_max = o->wb_size, .prefetch_bytes_max = o->prefetch,
+		.flush_age_ms = o->flush_age_ms,
+		.timeout_ms = o->hard ? 0 : o->timeo_ms,
+		.kernel_writeback = o->writeback, .read_only = o->read_only,
+	};
+	err = core_new(&co, &r.core);
+	if (err) {
+		fprintf(stderr, "hailfs: %s\n", strerror(-err));
+		return err;
+	}
+	/* A mount that cannot reach its cluster fails: nobody waits for it. */
+	err = core_start(r.core, 15000);
+	if (err) {
+		fprintf(stderr, "hailfs: cluster of %s: %s\n", o->source,
+			err == -EBUSY ?
+				"another mount is alive (one, for now); "
+				"'hailctl sessions' names it" :
+				strerror(-err));
+		core_free(r.core);
+		return err;
+	}
+	err = run(&r, mountpoint, o->source, uring_why);
+	core_free(r.core);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static struct mount_options o;
+	struct conf conf;
+	char why[200] = { 0 };
+	if (mount_options_parse(&o, argc, argv, why, sizeof(why))) {
+		fprintf(stderr, "hailfs: %s\n", why);
+		return 1;
+	}
+	if (o.show_help || o.show_version) {
+		if (o.show_help)
+			mount_options_help(stdout);
+		else
+			printf("hailfs %s (libfuse %s)\n", HAILFS_VERSION,
+			       fuse_pkgversion());
+		return 0;
+	}
+	if (o.remount)
+		return remount(&o);
+	char *mountpoint = realpath(o.mountpoint, NULL);
+	char *source = realpath(o.source, NULL);
+	if (!mountpoint || !source) {
+		fprintf(stderr, "hailfs: %s: %s\n",
+			mountpoint ? o.source : o.mountpoint, strerror(errno));
+		return 32;
+	}
+	o.source = source;
+	if (conf_load(source, &conf))
+		return 32; /* said where */
+	if (o.fake)
+		return 0;
+	struct daemon_options d = { .program = "hailfs", .log = o.log,
+				    .foreground = o.foreground,
+				    .pidfile = o.pidfile };
+	diag_init("hailfs", false);
+	if (o.debug_list)
+		diag_set_debug(o.debug_list);
+	int err = daemon_start(&d);
+	if (!err)
+		err = mount_cluster(&o, &conf, mountpoint);
+	daemon_end();
+	conf_fini(&conf);
+	mount_options_fini(&o);
+	free(mountpoint);
+	free(source);
+	return err ? 32 : 0;
+}

@@ -1,0 +1,284 @@
+/* Handlers of attributes: getattr, setattr, xattrs, ACLs, statfs. */
+#include "fuse/rim.h"
+
+#include <sys/stat.h>
+#include <time.h>
+
+static void ops_getattr(fuse_req_t req, fuse_ino_t ino,
+			struct fuse_file_info *fi)
+{
+	(void)fi;
+	struct rim_req *rr = rim_req_new(req);
+	if (rr)
+		core_getattr(rr->rim->core, ino, rim_cb_attr, rr);
+}
+
+static int64_t ns_of(struct timespec t)
+{
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t ns_now(void)
+{
+	struct timespec t;
+	/* The clock the kernel stamps its own changes with. */
+	clock_gettime(CLOCK_REALTIME_COARSE, &t);
+	return ns_of(t);
+}
+
+static void setattr_fill(struct meta_setattr *s, fuse_ino_t ino,
+			 const struct stat *st, int to_set)
+{
+	memset(s, 0, sizeof(*s));
+	s->ino = ino;
+	if (to_set & FUSE_SET_ATTR_MODE) {
+		s->valid |= META_SET_MODE;
+		s->mode = st->st_mode;
+	}
+	if (to_set & FUSE_SET_ATTR_UID) {
+		s->valid |= META_SET_UID;
+		s->uid = st->st_uid;
+	}
+	if (to_set & FUSE_SET_ATTR_GID) {
+		s->valid |= META_SET_GID;
+		s->gid = st->st_gid;
+	}
+	if (to_set & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW)) {
+		s->valid |= META_SET_ATIME;
+		s->atime_ns = to_set & FUSE_SET_ATTR_ATIME_NOW ?
+				      ns_now() :
+				      ns_of(st->st_atim);
+	}
+	if (to_set & (FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW)) {
+		s->valid |= META_SET_MTIME;
+		s->mtime_ns = to_set & FUSE_SET_ATTR_MTIME_NOW ?
+				      ns_now() :
+				      ns_of(st->st_mtim);
+	}
+	if (to_set & FUSE_SET_ATTR_CTIME) {
+		s->valid |= META_SET_CTIME;
+		s->ctime_ns = ns_of(st->st_ctim);
+	}
+	if (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID))
+		s->valid |= META_SET_KILLPRIV;
+}
+
+/* A truncation that came with other changes: those follow it. */
+struct setattr_rest {
+	struct rim_req *rr;
+	struct meta_setattr s;
+};
+
+static void setattr_truncated(void *arg, int err, const struct meta_attr *a)
+{
+	struct setattr_rest *rest = arg;
+	if (err)
+		rim_cb_attr(rest->rr, err, a);
+	else
+		core_setattr(rest->rr->rim->core, &rest->s, rim_cb_attr,
+			     rest->rr);
+	free(rest);
+}
+
+static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st,
+			int to_set, struct fuse_file_info *fi)
+{
+	struct core *c = rim_of(req)->core;
+	struct meta_setattr s;
+	(void)fi;
+	setattr_fill(&s, ino, st, to_set);
+	if ((to_set & FUSE_SET_ATTR_SIZE) && st->st_size < 0) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	struct rim_req *rr = rim_req_new(req);
+	if (!rr)
+		return;
+	if (!(to_set & FUSE_SET_ATTR_SIZE)) {
+		core_setattr(c, &s, rim_cb_attr, rr);
+		return;
+	}
+	bool kill = (s.valid & META_SET_KILLPRIV) != 0;
+	s.valid &= ~META_SET_KILLPRIV;
+	/* truncate(2) itself sends the times it wants with the size */
+	if (!(s.valid & (META_SET_MODE | META_SET_UID | META_SET_GID |
+			 META_SET_ATIME | META_SET_MTIME))) {
+		core_truncate(c, ino, (uint64_t)st->st_size, kill, rim_cb_attr,
+			      rr);
+		return;
+	}
+	struct setattr_rest *rest = malloc(sizeof(*rest));
+	if (!rest) {
+		rim_cb_attr(rr, -ENOMEM, NULL);
+		return;
+	}
+	rest->rr = rr;
+	rest->s = s;
+	core_truncate(c, ino, (uint64_t)st->st_size, kill, setattr_truncated,
+		      rest);
+}
+
+/* getxattr and listxattr: a size of 0 asks for the length. */
+struct xattr_get {
+	struct rim_req rr;
+	size_t size;
+};
+
+static void xattr_got(void *arg, int err, const void *p, size_t len)
+{
+	struct xattr_get *g = arg;
+	fuse_req_t req = rim_end(&g->rr);
+	if (!req)
+		; /* killed meanwhile */
+	else if (err)
+		fuse_reply_err(req, -err);
+	else if (g->size == 0)
+		fuse_reply_xattr(req, len);
+	else if (len > g->size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, p, len);
+	free(g);
+}
+
+static struct xattr_get *xattr_get_new(fuse_req_t req, size_t size)
+{
+	struct xattr_get *g = malloc(sizeof(*g));
+	if (!g) {
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	rim_begin(&g->rr, req);
+	g->size = size;
+	return g;
+}
+
+static void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+			 size_t size)
+{
+	struct xattr_get *g = xattr_get_new(req, size);
+	if (g)
+		core_getxattr(rim_of(req)->core, ino, name, xattr_got, g);
+}
+
+static void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct xattr_get *g = xattr_get_new(req, size);
+	if (g)
+		core_listxattr(rim_of(req)->core, ino, xattr_got, g);
+}
+
+/* setxattr of an access ACL by somebody outside the file's group clears
+ * set-gid, as chmod does; libfuse does not hand the kernel's flag on. */
+struct xattr_set {
+	struct rim_req *rr;
+	struct fuse_ctx caller;
+	uint64_t ino;
+	char *name;
+	void *value;
+	size_t size;
+	uint32_t flags;
+};
+
+static void acl_set_checked(void *arg, int err, const struct meta_attr *a)
+{
+	struct xattr_set *x = arg;
+	if (err) {
+		rim_cb_err(x->rr, err);
+	} else {
+		if ((a->mode & S_ISGID) &&
+		    !rim_caller_in_group(&x->caller, a->gid))
+			x->flags |= META_XATTR_KILL_SGID;
+		core_setxattr(x->rr->rim->core, x->ino, x->name, x->value,
+			      x->size, x->flags, rim_cb_err, x->rr);
+	}
+	free(x->name);
+	free(x->value);
+	free(x);
+}
+
+static void set_access_acl(fuse_req_t req, fuse_ino_t ino, const char *name,
+			   const char *value, size_t size, int flags)
+{
+	struct xattr_set *x = calloc(1, sizeof(*x));
+	if (!x || !(x->name = strdup(name)) ||
+	    !(x->value = malloc(size ? size : 1))) {
+		if (x)
+			free(x->name);
+		free(x);
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	memcpy(x->value, value, size);
+	x->caller = *fuse_req_ctx(req);
+	x->ino = ino;
+	x->size = size;
+	x->flags = (uint32_t)flags;
+	x->rr = rim_req_new(req);
+	if (x->rr) {
+		core_getattr(x->rr->rim->core, ino, acl_set_checked, x);
+		return;
+	}
+	free(x->name);
+	free(x->value);
+	free(x);
+}
+
+static void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+			 const char *value, size_t size, int flags)
+{
+	if (strcmp(name, "system.posix_acl_access") == 0) {
+		set_access_acl(req, ino, name, value, size, flags);
+		return;
+	}
+	struct rim_req *rr = rim_req_new(req);
+	if (rr)
+		core_setxattr(rr->rim->core, ino, name, value, size,
+			      (uint32_t)flags, rim_cb_err, rr);
+}
+
+static void ops_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct rim_req *rr = rim_req_new(req);
+	if (rr)
+		core_removexattr(rr->rim->core, ino, name, rim_cb_err, rr);
+}
+
+struct statfs_get {
+	struct rim_req rr;
+	struct statvfs st;
+};
+
+static void statfs_got(void *arg, int err)
+{
+	struct statfs_get *g = arg;
+	fuse_req_t req = rim_end(&g->rr);
+	if (req && err)
+		fuse_reply_err(req, -err);
+	else if (req)
+		fuse_reply_statfs(req, &g->st);
+	free(g);
+}
+
+static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	(void)ino;
+	struct statfs_get *g = calloc(1, sizeof(*g));
+	if (!g) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	rim_begin(&g->rr, req);
+	core_statfs(rim_of(req)->core, &g->st, statfs_got, g);
+}
+
+void ops_attr_fill(struct fuse_lowlevel_ops *ops)
+{
+	ops->getattr = ops_getattr;
+	ops->setattr = ops_setattr;
+	ops->getxattr = ops_getxattr;
+	ops->listxattr = ops_listxattr;
+	ops->setxattr = ops_setxattr;
+	ops->removexattr = ops_removexattr;
+	ops->statfs = ops_statfs;
+}

@@ -1,0 +1,331 @@
+/* Handlers of open files: open, read, write, fsync, fallocate, lseek. */
+#include "fuse/rim.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+struct rim_file *rim_file_new(void)
+{
+	struct rim_file *f = calloc(1, sizeof(*f));
+	if (f)
+		pthread_mutex_init(&f->owners_lock, NULL);
+	return f;
+}
+
+void rim_file_free(struct rim_file *f)
+{
+	pthread_mutex_destroy(&f->owners_lock);
+	free(f->owners);
+	free(f);
+}
+
+static struct rim_file *file_of(const struct fuse_file_info *fi)
+{
+	return (struct rim_file *)(uintptr_t)fi->fh;
+}
+
+/* open, create and tmpfile: what is needed to reply. */
+struct opening {
+	struct rim_req rr;
+	struct fuse_file_info fi;
+	struct rim_file *f;
+};
+
+static void opening_flags(struct rim *r, struct fuse_file_info *fi)
+{
+	(void)r;
+	/* One mount: nothing changes behind the kernel's back. */
+	fi->keep_cache = 1;
+	/* O_DIRECT by itself goes through the kernel's direct path, which
+	 * takes the inode's lock exclusively; as FOPEN_DIRECT_IO files writes
+	 * inside the file run in parallel. The kernel writes back and drops
+	 * cached pages of the range first, and mmap of the same file stays
+	 * allowed (FUSE_DIRECT_IO_ALLOW_MMAP), so the two views agree. */
+	if (fi->flags & O_DIRECT) {
+		fi->direct_io = 1;
+		fi->parallel_direct_writes = 1;
+	}
+}
+
+static struct opening *opening_new(fuse_req_t req,
+				   const struct fuse_file_info *fi)
+{
+	struct opening *o = calloc(1, sizeof(*o));
+	if (!o || !(o->f = rim_file_new())) {
+		free(o);
+		fuse_reply_err(req, ENOMEM);
+		return NULL;
+	}
+	rim_begin(&o->rr, req);
+	o->fi = *fi;
+	o->fi.fh = (uint64_t)(uintptr_t)o->f;
+	opening_flags(rim_of(req), &o->fi);
+	return o;
+}
+
+static void opened(void *arg, int err)
+{
+	struct opening *o = arg;
+	struct rim *r = o->rr.rim;
+	fuse_req_t req = rim_end(&o->rr);
+	if (err) {
+		if (req)
+			fuse_reply_err(req, -err);
+		rim_file_free(o->f);
+	} else if (!req || fuse_reply_open(req, &o->fi) == -ENOENT) {
+		core_release(r->core, o->f->file);
+		rim_file_free(o->f);
+	}
+	free(o);
+}
+
+static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct opening *o = opening_new(req, fi);
+	int flags = fi->flags;
+	if (!o)
+		return;
+	core_open(rim_of(req)->core, ino, flags, &o->f->file, opened, o);
+}
+
+static void created(void *arg, int err, const struct meta_attr *a)
+{
+	struct opening *o = arg;
+	struct rim *r = o->rr.rim;
+	fuse_req_t req = rim_end(&o->rr);
+	struct fuse_entry_param e;
+	if (err) {
+		if (req)
+			fuse_reply_err(req, -err);
+		rim_file_free(o->f);
+	} else {
+		uint64_t ino = a->ino;
+		rim_entry(r, a, &e);
+		if (!req || fuse_reply_create(req, &e, &o->fi) == -ENOENT) {
+			core_release(r->core, o->f->file);
+			core_forget(r->core, ino, 1);
+			rim_file_free(o->f);
+		}
+	}
+	free(o);
+}
+
+static void create_open(fuse_req_t req, fuse_ino_t parent, const char *name,
+			mode_t mode, struct fuse_file_info *fi)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	struct opening *o = opening_new(req, fi);
+	if (!o)
+		return;
+	struct core_create p = {
+		.parent = parent, .name = name,
+		.mode = S_IFREG | (mode & 07777u), .umask = ctx->umask,
+		.uid = ctx->uid, .gid = ctx->gid, .open_flags = fi->flags,
+	};
+	core_create_open(rim_of(req)->core, &p, &o->f->file, created, o);
+}
+
+static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name,
+		       mode_t mode, struct fuse_file_info *fi)
+{
+	create_open(req, parent, name, mode, fi);
+}
+
+static void ops_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode,
+			struct fuse_file_info *fi)
+{
+	create_open(req, parent, NULL, mode, fi);
+}
+
+static void ops_release(fuse_req_t req, fuse_ino_t ino,
+			struct fuse_file_info *fi)
+{
+	struct rim *r = rim_of(req);
+	struct rim_file *f = file_of(fi);
+	if (fi->flock_release)
+		core_lock_drop_owner(r->core, ino, LOCK_KIND_FLOCK,
+				     fi->lock_owner);
+	rim_file_locks_closed(r, ino, f);
+	core_release(r->core, f->file);
+	rim_file_free(f);
+	fuse_reply_err(req, 0);
+}
+
+static void ops_flush(fuse_req_t req, fuse_ino_t ino,
+		      struct fuse_file_info *fi)
+{
+	struct rim *r = rim_of(req);
+	core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX, fi->lock_owner);
+	fuse_reply_err(req, -core_flush_error(r->core, file_of(fi)->file));
+}
+
+static void read_done(void *arg, int err, const struct iovec *iov,
+		      int iov_count, size_t len)
+{
+	fuse_req_t req = rim_req_take(arg);
+	if (!req)
+		return;
+	if (err)
+		fuse_reply_err(req, -err);
+	else if (len == 0)
+		fuse_reply_buf(req, NULL, 0);
+	else
+		fuse_reply_iov(req, iov, iov_count);
+}
+
+static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		     struct fuse_file_info *fi)
+{
+	(void)ino;
+	struct rim_req *rr = rim_req_new(req);
+	if (rr)
+		core_read(rr->rim->core, file_of(fi)->file, (uint64_t)off,
+			  size, read_done, rr);
+}
+
+struct writing {
+	struct rim_req rr;
+	size_t size;
+};
+
+static void written(void *arg, int err)
+{
+	struct writing *w = arg;
+	fuse_req_t req = rim_end(&w->rr);
+	if (req && err)
+		fuse_reply_err(req, -err);
+	else if (req)
+		fuse_reply_write(req, w->size);
+	free(w);
+}
+
+static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
+		      size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct rim *r = rim_of(req);
+	struct writing *w = malloc(sizeof(*w));
+	uint32_t flags = 0;
+	(void)ino;
+	if (!w) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	rim_begin(&w->rr, req);
+	w->size = size;
+	if (fi->writepage)
+		flags |= CORE_WRITE_CACHE;
+	else if (fi->flags & O_DIRECT)
+		flags |= CORE_WRITE_DIRECT;
+	/* With the kernel's write-back cache it alone knows the end of file
+	 * and has put appends there already. */
+	if ((fi->flags & O_APPEND) && !r->writeback)
+		flags |= CORE_WRITE_APPEND;
+	if (fi->kill_suidgid)
+		flags |= CORE_WRITE_KILLPRIV;
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf,
+			     .iov_len = size };
+	core_write(r->core, file_of(fi)->file, (uint64_t)off, &iov, 1, size,
+		   flags, written, w);
+}
+
+struct syncing {
+	struct rim_req *rr;
+	fuse_ino_t ino;
+};
+
+/* With its write-back cache the kernel never asks for st_blocks again while
+ * the file is open: what it knows is dropped. (Attributes alone: that does not
+ * wait for anything, pages would.) */
+static void synced_writeback(void *arg, int err)
+{
+	struct syncing *s = arg;
+	fuse_lowlevel_notify_inval_inode(s->rr->rim->se, s->ino, -1, 0);
+	rim_cb_err(s->rr, err);
+	free(s);
+}
+
+static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
+		      struct fuse_file_info *fi)
+{
+	struct rim *r = rim_of(req);
+	struct rim_req *rr = rim_req_new(req);
+	struct syncing *s = r->writeback && !datasync ? malloc(sizeof(*s)) :
+							NULL;
+	(void)fi;
+	if (!rr) {
+		free(s);
+		return;
+	}
+	if (!s) {
+		core_fsync(r->core, ino, datasync != 0, rim_cb_err, rr);
+		return;
+	}
+	s->rr = rr;
+	s->ino = ino;
+	core_fsync(r->core, ino, false, synced_writeback, s);
+}
+
+static void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
+			  off_t len, struct fuse_file_info *fi)
+{
+	(void)fi;
+	if (off < 0 || len <= 0) {
+		fuse_reply_err(req, EINVAL);
+		return;
+	}
+	/* The kernel leaves set-id bits to us here and says nothing of who
+	 * asks; only a caller without CAP_FSETID loses them. */
+	bool kill = rim_caller_kills_priv(req);
+	struct rim_req *rr = rim_req_new(req);
+	if (rr)
+		core_fallocate(rr->rim->core, ino, mode, (uint64_t)off,
+			       (uint64_t)len, kill, rim_cb_err, rr);
+}
+
+struct seeking {
+	struct rim_req rr;
+	uint64_t off;
+};
+
+static void sought(void *arg, int err)
+{
+	struct seeking *s = arg;
+	fuse_req_t req = rim_end(&s->rr);
+	if (req && err)
+		fuse_reply_err(req, -err);
+	else if (req)
+		fuse_reply_lseek(req, (off_t)s->off);
+	free(s);
+}
+
+static void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
+		      struct fuse_file_info *fi)
+{
+	(void)fi;
+	struct seeking *s = calloc(1, sizeof(*s));
+	if (!s) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	rim_begin(&s->rr, req);
+	if (off < 0) {
+		sought(s, -ENXIO);
+		return;
+	}
+	core_seek(rim_of(req)->core, ino, (uint64_t)off, whence, &s->off,
+		  sought, s);
+}
+
+void ops_file_fill(struct fuse_lowlevel_ops *ops)
+{
+	ops->open = ops_open;
+	ops->create = ops_create;
+	ops->tmpfile = ops_tmpfile;
+	ops->release = ops_release;
+	ops->flush = ops_flush;
+	ops->read = ops_read;
+	ops->write = ops_write;
+	ops->fsync = ops_fsync;
+	ops->fallocate = ops_fallocate;
+	ops->lseek = ops_lseek;
+}

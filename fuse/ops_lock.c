@@ -1,0 +1,326 @@
+/* Handlers of locks: fcntl, OFD and flock, decided by the core's table. */
+#include "fuse/rim.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
+
+/* A lock request that may wait. Two references: the starter's, while it sets
+ * up, and the outcome's. Whoever decides the outcome replies: the table by
+ * granting, or the one caller for whom core_setlk_cancel() returned true. */
+struct locking {
+	struct core_lock_wait w;
+	fuse_req_t req;
+	struct rim *rim;
+	pthread_mutex_t m; /* protects what follows; a leaf */
+	unsigned refs;
+	bool started; /* queued in the table: can be cancelled */
+	bool interrupted; /* before that */
+	/* Over io_uring: protected by watch_lock. */
+	pid_t pid; /* the waiting thread */
+	bool watched;
+	struct locking *watch_next;
+};
+
+/* ---- io_uring: who waits is watched ----
+ *
+ * libfuse hands no FUSE_INTERRUPT on for requests that came over io_uring, so
+ * a thread looks every now and then whether a waiter has a signal to take (or
+ * is gone), and ends its wait.
+ */
+#define WATCH_MS 50
+
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t watch_cond = PTHREAD_COND_INITIALIZER;
+static struct locking *watch_list;
+static bool watch_running;
+
+static void locking_put(struct locking *l);
+static bool locking_cancel(struct locking *l);
+
+/* Takes one signalled waiter off the list, with a reference. */
+static struct locking *watch_pick(void)
+{
+	struct locking *l;
+	pthread_mutex_lock(&watch_lock);
+	for (l = watch_list; l; l = l->watch_next) {
+		if (!l->watched || !rim_signalled(l->pid, false))
+			continue;
+		l->watched = false;
+		pthread_mutex_lock(&l->m);
+		l->refs++;
+		pthread_mutex_unlock(&l->m);
+		break;
+	}
+	pthread_mutex_unlock(&watch_lock);
+	return l;
+}
+
+static void *watch_run(void *arg)
+{
+	const struct timespec nap = { 0, WATCH_MS * 1000000 };
+	struct locking *l;
+	(void)arg;
+	for (;;) {
+		nanosleep(&nap, NULL);
+		while ((l = watch_pick())) {
+			locking_cancel(l);
+			locking_put(l);
+		}
+		/* It must not end: a reply over io_uring also fetches the next
+		 * request, in the name of the thread that sent it, and the
+		 * kernel cancels those of a thread that ends. */
+		pthread_mutex_lock(&watch_lock);
+		while (!watch_list)
+			pthread_cond_wait(&watch_cond, &watch_lock);
+		pthread_mutex_unlock(&watch_lock);
+	}
+	return NULL;
+}
+
+static void lock_watch_add(struct locking *l)
+{
+	pthread_t t;
+	pthread_mutex_lock(&watch_lock);
+	l->pid = fuse_req_ctx(l->req)->pid;
+	l->watched = true;
+	l->watch_next = watch_list;
+	watch_list = l;
+	pthread_cond_signal(&watch_cond);
+	if (!watch_running && pthread_create(&t, NULL, watch_run, NULL) == 0) {
+		pthread_detach(t);
+		watch_running = true;
+	}
+	pthread_mutex_unlock(&watch_lock);
+}
+
+static void lock_watch_del(struct locking *l)
+{
+	pthread_mutex_lock(&watch_lock);
+	for (struct locking **p = &watch_list; *p; p = &(*p)->watch_next) {
+		if (*p == l) {
+			*p = l->watch_next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&watch_lock);
+}
+
+/* ---- waiting ---- */
+
+static void locking_put(struct locking *l)
+{
+	pthread_mutex_lock(&l->m);
+	bool last = --l->refs == 0;
+	pthread_mutex_unlock(&l->m);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&l->m);
+	free(l);
+}
+
+static void lock_done(void *arg, int err)
+{
+	struct locking *l = arg;
+	/* Waits for an interrupt being handled; none comes after it. */
+	if (l->rim->uring)
+		lock_watch_del(l);
+	else
+		fuse_req_interrupt_func(l->req, NULL, NULL);
+	fuse_reply_err(l->req, -err);
+	locking_put(l);
+}
+
+/* Ends the wait of a started request; before that it leaves word. */
+static bool locking_cancel(struct locking *l)
+{
+	pthread_mutex_lock(&l->m);
+	bool started = l->started;
+	l->interrupted = true;
+	pthread_mutex_unlock(&l->m);
+	if (!started || !core_setlk_cancel(l->rim->core, &l->w))
+		return false;
+	lock_done(l, -EINTR);
+	return true;
+}
+
+/* FUSE_INTERRUPT: a signal came for the waiting process. libfuse holds the
+ * request's mutex and, unless it calls from fuse_req_interrupt_func() itself
+ * (then we have not started), a reference. */
+static void lock_interrupted(fuse_req_t req, void *data)
+{
+	struct locking *l = data;
+	pthread_mutex_lock(&l->m);
+	bool started = l->started;
+	l->interrupted = true;
+	pthread_mutex_unlock(&l->m);
+	if (started && core_setlk_cancel(l->rim->core, &l->w)) {
+		fuse_reply_err(req, EINTR);
+		locking_put(l);
+	}
+}
+
+static void take_waiting(fuse_req_t req, const struct lock_range *range)
+{
+	struct locking *l = calloc(1, sizeof(*l));
+	if (!l) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	pthread_mutex_init(&l->m, NULL);
+	l->refs = 2;
+	l->req = req;
+	l->rim = rim_of(req);
+	l->w.w.r = *range;
+	l->w.cb = lock_done;
+	l->w.arg = l;
+	if (l->rim->uring)
+		lock_watch_add(l);
+	else
+		fuse_req_interrupt_func(req, lock_interrupted, l);
+	int err = core_setlk(l->rim->core, &l->w, true);
+	if (err != -EINPROGRESS) {
+		lock_done(l, err);
+		locking_put(l);
+		return;
+	}
+	pthread_mutex_lock(&l->m);
+	l->started = true;
+	bool interrupted = l->interrupted;
+	pthread_mutex_unlock(&l->m);
+	if (interrupted && core_setlk_cancel(l->rim->core, &l->w))
+		lock_done(l, -EINTR);
+	locking_put(l);
+}
+
+static void take(fuse_req_t req, const struct lock_range *range, bool wait)
+{
+	if (wait && range->type != LOCK_TYPE_UNLOCK) {
+		take_waiting(req, range);
+		return;
+	}
+	struct core_lock_wait w = { .w.r = *range };
+	fuse_reply_err(req, -core_setlk(rim_of(req)->core, &w, false));
+}
+
+static enum lock_type type_of(short l_type)
+{
+	return l_type == F_RDLCK ? LOCK_TYPE_READ :
+	       l_type == F_WRLCK ? LOCK_TYPE_WRITE :
+				   LOCK_TYPE_UNLOCK;
+}
+
+static void range_of(const struct flock *fl, fuse_ino_t ino, uint64_t owner,
+		     struct lock_range *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->ino = ino;
+	r->kind = LOCK_KIND_POSIX;
+	r->type = type_of(fl->l_type);
+	r->start = (uint64_t)fl->l_start;
+	/* libfuse gives length 0 for "to the last byte there is" */
+	r->end = fl->l_len == 0 ? (uint64_t)INT64_MAX :
+				  r->start + (uint64_t)fl->l_len - 1;
+	r->owner = owner;
+	r->pid = (uint32_t)fl->l_pid;
+}
+
+static struct rim_file *file_of(const struct fuse_file_info *fi)
+{
+	return (struct rim_file *)(uintptr_t)fi->fh;
+}
+
+/* Remembers that @owner locked through this handle. */
+static bool owner_note(struct rim_file *f, uint64_t owner)
+{
+	bool ok = true;
+	pthread_mutex_lock(&f->owners_lock);
+	for (uint32_t i = 0; i < f->owner_count; i++)
+		if (f->owners[i] == owner)
+			goto out;
+	uint64_t *grown = realloc(f->owners,
+				  (f->owner_count + 1) * sizeof(*grown));
+	if (grown) {
+		f->owners = grown;
+		f->owners[f->owner_count++] = owner;
+	} else {
+		ok = false;
+	}
+out:
+	pthread_mutex_unlock(&f->owners_lock);
+	return ok;
+}
+
+/* The last descriptor of this handle is gone. Every POSIX owner that locked
+ * through it has closed it (and lost its locks by FLUSH); what is left are
+ * OFD locks, whose owner is the handle itself. */
+void rim_file_locks_closed(struct rim *r, uint64_t ino, struct rim_file *f)
+{
+	for (uint32_t i = 0; i < f->owner_count; i++)
+		core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX,
+				     f->owners[i]);
+}
+
+static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
+		      struct flock *lock, int sleep)
+{
+	struct lock_range r;
+	range_of(lock, ino, fi->lock_owner, &r);
+	if (r.type != LOCK_TYPE_UNLOCK &&
+	    !owner_note(file_of(fi), fi->lock_owner)) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	take(req, &r, sleep != 0);
+}
+
+static void ops_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
+		      struct flock *lock)
+{
+	struct lock_range r;
+	range_of(lock, ino, fi->lock_owner, &r);
+	core_getlk(rim_of(req)->core, &r);
+	if (r.type == LOCK_TYPE_UNLOCK) {
+		lock->l_type = F_UNLCK;
+	} else {
+		lock->l_type = r.type == LOCK_TYPE_READ ? F_RDLCK : F_WRLCK;
+		lock->l_whence = SEEK_SET;
+		lock->l_start = (off_t)r.start;
+		lock->l_len = r.end >= (uint64_t)INT64_MAX ?
+				      0 :
+				      (off_t)(r.end - r.start + 1);
+		lock->l_pid = (pid_t)r.pid;
+	}
+	fuse_reply_lock(req, lock);
+}
+
+static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
+		      int op)
+{
+	struct lock_range r = {
+		.ino = ino,
+		.kind = LOCK_KIND_FLOCK,
+		.start = 0,
+		.end = UINT64_MAX,
+		.owner = fi->lock_owner,
+	};
+	switch (op & ~LOCK_NB) {
+	case LOCK_SH:
+		r.type = LOCK_TYPE_READ;
+		break;
+	case LOCK_EX:
+		r.type = LOCK_TYPE_WRITE;
+		break;
+	default:
+		r.type = LOCK_TYPE_UNLOCK;
+		break;
+	}
+	take(req, &r, !(op & LOCK_NB));
+}
+
+void ops_lock_fill(struct fuse_lowlevel_ops *ops)
+{
+	ops->setlk = ops_setlk;
+	ops->getlk = ops_getlk;
+	ops->flock = ops_flock;
+}

@@ -1,0 +1,94 @@
+/* The FUSE rim: each handler decodes a request, starts one operation of the
+ * client core and returns; whoever completes the operation sends the one
+ * reply. No handler waits for network or disk.
+ */
+#ifndef FUSE_RIM_H
+#define FUSE_RIM_H
+
+#include "fuse/core/core.h"
+#include "fuse/options.h"
+
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+
+struct rim {
+	struct core *core;
+	struct fuse_session *se;
+	struct mount_options *opt;
+	bool uring; /* requests come over io_uring */
+	bool writeback; /* kernel write-back cache negotiated */
+	/* Validity of entries and attributes in the kernel: the lease's term.
+	 * One mount holds every lease, so this is for ever in practice. */
+	double valid_s;
+};
+
+/* The rim of a request. */
+struct rim *rim_of(fuse_req_t req);
+
+/* Replies with an entry (lookup, mknod, ...); a reply the kernel no longer
+ * wants gives its lookup count back. */
+void rim_reply_entry(struct rim *r, fuse_req_t req, const struct meta_attr *a);
+void rim_entry(const struct rim *r, const struct meta_attr *a,
+	       struct fuse_entry_param *e);
+void rim_stat(const struct meta_attr *a, struct stat *st);
+
+/* A request that an operation of the core will answer (inflight.c). Between
+ * rim_begin() and rim_end() a killed caller may be answered by others. */
+struct rim_req {
+	struct rim *rim;
+	fuse_req_t req; /* NULL: answered already */
+	pid_t pid;
+	int64_t start_ms;
+	struct rim_req *next, *prev;
+};
+void rim_begin(struct rim_req *rr, fuse_req_t req);
+/* Whom to answer; NULL: nobody any more. @rr is the caller's again. */
+fuse_req_t rim_end(struct rim_req *rr);
+/* The same on the heap. NULL: no memory, the request was answered. */
+struct rim_req *rim_req_new(fuse_req_t req);
+fuse_req_t rim_req_take(struct rim_req *rr);
+/* Before requests come; after the process went to the background. */
+int rim_inflight_start(void);
+
+/* core callbacks that reply; @arg is a struct rim_req of rim_req_new() */
+void rim_cb_err(void *arg, int err);
+void rim_cb_entry(void *arg, int err, const struct meta_attr *a);
+void rim_cb_attr(void *arg, int err, const struct meta_attr *a);
+
+/* Has the thread a signal pending that it does not block (@kill: SIGKILL),
+ * or is it gone? */
+bool rim_signalled(pid_t pid, bool kill);
+
+/* Does the caller lack CAP_FSETID (so that set-id bits must go)? Asks /proc
+ * only for callers that are not root. */
+bool rim_caller_kills_priv(fuse_req_t req);
+/* Is the caller in @gid's group, or privileged? Reads /proc. */
+bool rim_caller_in_group(const struct fuse_ctx *caller, gid_t gid);
+
+/* handlers: ops_dir.c, ops_attr.c, ops_file.c, ops_lock.c */
+void ops_dir_fill(struct fuse_lowlevel_ops *ops);
+void ops_attr_fill(struct fuse_lowlevel_ops *ops);
+void ops_file_fill(struct fuse_lowlevel_ops *ops);
+void ops_lock_fill(struct fuse_lowlevel_ops *ops);
+
+/* An open file as the kernel's handle names it. */
+struct rim_file {
+	struct core_file *file;
+	/* Lock owners that took POSIX-kind locks through this handle: an OFD
+	 * lock ends with the handle, which the kernel does not tell. */
+	pthread_mutex_t owners_lock;
+	uint64_t *owners;
+	uint32_t owner_count;
+};
+struct rim_file *rim_file_new(void);
+void rim_file_free(struct rim_file *f);
+/* Drops what locks the handle's close drops. */
+void rim_file_locks_closed(struct rim *r, uint64_t ino, struct rim_file *f);
+
+/* tune.c: what needs the mounted file system or the kernel's settings. */
+/* Decides io_uring=auto. Returns whether to use it; *why (static) says why. */
+bool tune_uring_choose(const struct mount_options *o, const char **why);
+/* Read-ahead and write-back share of the mount's backing device info. */
+void tune_bdi(const char *mountpoint, const struct mount_options *o);
+
+#endif
