@@ -1,0 +1,138 @@
+/* hailctl: what its commands share.
+ *
+ * A command is a pattern of words ("metad backup FILE") bound to a function
+ * (main.c). Links (link.c) carry its requests to the daemons; out.c prints
+ * tables or JSON.
+ */
+#ifndef TOOLS_HAILCTL_CTL_H
+#define TOOLS_HAILCTL_CTL_H
+
+#include <jansson.h>
+
+#include "common/conf.h"
+#include "common/rpc.h"
+#include "common/wire_admin.h"
+#include "common/wire_meta.h"
+
+/* Exit codes, documented in hailctl(8). */
+enum ctl_exit {
+	CTL_OK = 0,
+	CTL_FAILED = 1,
+	CTL_USAGE = 2,
+	CTL_PARTLY = 3,
+};
+
+struct ctl_options {
+	char *cluster;
+	bool json;
+	uint64_t timeout_ms; /* to reach a daemon */
+	uint64_t blockds, logds, metads, replicas; /* 0: not given */
+	bool mount;
+	char *mount_options;
+	bool scrub;
+	uint64_t limit;
+};
+
+struct ctl {
+	struct ctl_options o;
+	char *conf_path; /* absolute, once loaded */
+	struct conf conf;
+	bool conf_loaded;
+	struct rpc_net *net;
+	struct link_wait *waits; /* link.c */
+};
+
+/* Prints "hailctl: ..." to stderr. */
+void ctl_err(const char *fmt, ...) printf_like(1, 2);
+/* Progress of something long, to stderr; not with --json. */
+void ctl_say(const struct ctl *c, const char *fmt, ...) printf_like(2, 3);
+
+/* main.c: loads the cluster file of -c, $HAILFS_CLUSTER or
+ * /etc/hailfs/cluster.conf (or @path). Returns false after a message. */
+bool ctl_load(struct ctl *c, const char *path);
+
+/* ---- link.c ---- */
+enum daemon_kind { DAEMON_METAD, DAEMON_BLOCKD };
+
+/* A connection to one daemon. */
+struct link {
+	struct ctl *c;
+	enum daemon_kind kind;
+	const struct conf_daemon *d;
+	struct rpc_peer *peer;
+	int error; /* 0: open; else why not, -errno */
+};
+
+const char *daemon_word(enum daemon_kind kind); /* "metad", "blockd" */
+/* "blockd 2 (127.0.0.1:7102)"; a static buffer. */
+const char *link_name(const struct link *l);
+/* Connects; waits up to the timeout of the options. Returns 0 or -errno (also
+ * in l->error), silently. l must be closed in any case. */
+int link_open(struct ctl *c, enum daemon_kind kind,
+	      const struct conf_daemon *d, struct link *l);
+/* Prints what is wrong and what to do about it. */
+void link_complain(const struct link *l);
+void link_close(struct link *l);
+void links_end(struct ctl *c); /* the program's end */
+/* One request. @timeout_ms 0: for ever. Returns 0 and a taken frame, or what
+ * the daemon said, silently. */
+int link_call(struct link *l, uint16_t op, const void *body, size_t body_len,
+	      uint64_t timeout_ms, struct rpc_frame **ret);
+/* A request answered by JSON text. Returns 0 and a new reference, or -errno. */
+int link_json(struct link *l, uint16_t op, json_t **ret);
+/* The reply's body after its meta_rhdr. Returns 0 or -EBADMSG. */
+int meta_body(const struct rpc_frame *f, struct wire_in *in);
+
+/* All daemons of the cluster, metads first. */
+struct links {
+	struct link *v;
+	uint32_t count, failed;
+};
+int links_open(struct ctl *c, struct links *ls); /* 0 or -ENOMEM */
+void links_close(struct links *ls);
+/* The first metad; complains when it is not there (then NULL). */
+struct link *links_metad(struct links *ls);
+/* CTL_OK, or CTL_PARTLY / CTL_FAILED when some / all did not answer. */
+int links_exit(const struct links *ls);
+
+/* ---- out.c ---- */
+/* Prints @o and frees it. */
+void out_json(json_t *o);
+/* A table: columns as wide as their widest cell. */
+struct table;
+struct table *table_new(const char *const *columns, uint32_t column_count);
+/* Cells are copied; one per column. */
+void table_row(struct table *t, const char *const *cells);
+void table_free(struct table *t);
+void table_print_free(struct table *t);
+/* "1.5 GiB", into @buf. */
+const char *out_size(uint64_t bytes, char *buf, size_t size);
+/* "3d 4h", "12.3 s". */
+const char *out_duration(uint64_t ms, char *buf, size_t size);
+/* Scalars of @o as "key=value ..." without @skip's keys (NULL-ended). */
+void out_details(json_t *o, const char *const *skip, char *buf, size_t size);
+/* String member, or @def. */
+const char *json_text(json_t *o, const char *key, const char *def);
+uint64_t json_u64(json_t *o, const char *key);
+
+/* ---- commands: return an exit code ---- */
+int cmd_local_up(struct ctl *c, char **args);
+int cmd_local_down(struct ctl *c, char **args);
+int cmd_local_status(struct ctl *c, char **args);
+int cmd_status(struct ctl *c, char **args);
+int cmd_stats(struct ctl *c, char **args);
+int cmd_sessions(struct ctl *c, char **args);
+int cmd_df(struct ctl *c, char **args);
+int cmd_why(struct ctl *c, char **args);
+int cmd_fsck(struct ctl *c, char **args);
+int cmd_metad_backup(struct ctl *c, char **args);
+int cmd_metad_restore(struct ctl *c, char **args);
+int cmd_blockd_scrub(struct ctl *c, char **args);
+
+/* ---- shared by some commands ---- */
+/* Fetches the cluster map. Returns 0 or -errno. */
+struct cmap;
+int meta_map(struct link *metad, struct cmap **ret);
+int meta_getattr(struct link *metad, uint64_t ino, struct meta_attr *ret);
+
+#endif

@@ -1,0 +1,298 @@
+/* hailctl: connections to daemons. */
+#include "tools/hailctl/ctl.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "common/cmap.h"
+
+struct link_wait {
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	bool up;
+	int error; /* of the last try */
+	struct link_wait *next; /* c->waits */
+};
+
+static void on_up(struct rpc_peer *p, const struct hello_reply *hr, void *arg)
+{
+	struct link_wait *w = arg;
+
+	(void)p;
+	(void)hr;
+	pthread_mutex_lock(&w->lock);
+	w->up = true;
+	pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void on_down(struct rpc_peer *p, int err, void *arg)
+{
+	struct link_wait *w = arg;
+
+	(void)p;
+	pthread_mutex_lock(&w->lock);
+	w->up = false;
+	w->error = err;
+	pthread_cond_signal(&w->cond);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static const struct rpc_peer_ops ops = { .up = on_up, .down = on_down };
+
+static int net_get(struct ctl *c)
+{
+	struct rpc_identity id = { .role = WIRE_ROLE_ADMIN,
+				   .cluster_id = c->conf.cluster_id,
+				   .name = "hailctl" };
+
+	return c->net ? 0 : rpc_net_new(&id, &c->net);
+}
+
+const char *daemon_word(enum daemon_kind kind)
+{
+	return kind == DAEMON_METAD ? "metad" : "blockd";
+}
+
+const char *link_name(const struct link *l)
+{
+	static char buf[CMAP_ADDR_LEN_MAX + 32];
+
+	snprintf(buf, sizeof(buf), "%s %u (%s:%u)", daemon_word(l->kind),
+		 l->d->id, l->d->addr, l->d->port);
+	return buf;
+}
+
+/* A daemon that is there answers at once; the first refusal is an answer,
+ * too. */
+static int wait_up(struct link_wait *w, uint64_t timeout_ms)
+{
+	struct timespec end;
+	int rv;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += (time_t)(timeout_ms / 1000);
+	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (end.tv_nsec >= 1000000000) {
+		end.tv_sec++;
+		end.tv_nsec -= 1000000000;
+	}
+	pthread_mutex_lock(&w->lock);
+	rv = 0;
+	while (!w->up && w->error == 0 && rv == 0)
+		rv = -pthread_cond_timedwait(&w->cond, &w->lock, &end);
+	if (w->up)
+		rv = 0;
+	else if (w->error)
+		rv = w->error;
+	pthread_mutex_unlock(&w->lock);
+	return rv;
+}
+
+int link_open(struct ctl *c, enum daemon_kind kind,
+	      const struct conf_daemon *d, struct link *l)
+{
+	struct link_wait *w = calloc(1, sizeof(*w));
+	int rv;
+
+	memset(l, 0, sizeof(*l));
+	l->c = c;
+	l->kind = kind;
+	l->d = d;
+	if (!w) {
+		l->error = -ENOMEM;
+		return l->error;
+	}
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->cond, NULL);
+	w->next = c->waits;
+	c->waits = w;
+	rv = net_get(c);
+	if (rv == 0)
+		rv = rpc_peer_new(c->net, d->addr, d->port, &ops, w, &l->peer);
+	if (rv == 0)
+		rv = wait_up(w, c->o.timeout_ms);
+	l->error = rv;
+	return rv;
+}
+
+void link_close(struct link *l)
+{
+	if (l->peer)
+		rpc_peer_close(l->peer);
+	l->peer = NULL;
+}
+
+void links_end(struct ctl *c)
+{
+	struct link_wait *w, *next;
+
+	rpc_net_free(c->net);
+	c->net = NULL;
+	/* Peers used them until now. */
+	for (w = c->waits; w; w = next) {
+		next = w->next;
+		pthread_cond_destroy(&w->cond);
+		pthread_mutex_destroy(&w->lock);
+		free(w);
+	}
+	c->waits = NULL;
+}
+
+static const char *advice(const struct link *l)
+{
+	switch (-l->error) {
+	case ECONNREFUSED:
+		return "it does not run; start it ('hailctl local up DIR' for "
+		       "a local cluster), or correct the cluster file";
+	case EXDEV:
+		return "that daemon belongs to another cluster; compare 'id' "
+		       "in its cluster file with yours";
+	case ETIMEDOUT:
+		return "it does not answer; look at its log, or give it more "
+		       "time with --timeout";
+	case EPROTONOSUPPORT:
+		return "it speaks another version of the protocol; use the "
+		       "hailctl of its release";
+	case ENOENT:
+		return "it does not know this daemon; compare the cluster "
+		       "files";
+	default:
+		return "look at its log";
+	}
+}
+
+void link_complain(const struct link *l)
+{
+	ctl_err("%s: %s: %s", link_name(l), strerror(-l->error), advice(l));
+}
+
+int link_call(struct link *l, uint16_t op, const void *body, size_t body_len,
+	      uint64_t timeout_ms, struct rpc_frame **ret)
+{
+	if (l->error)
+		return l->error;
+	return rpc_call_wait(l->peer, op, body, (uint32_t)body_len, timeout_ms,
+			     ret);
+}
+
+int link_json(struct link *l, uint16_t op, json_t **ret)
+{
+	struct admin_text m;
+	struct rpc_frame *f;
+	int rv = link_call(l, op, NULL, 0, l->c->o.timeout_ms, &f);
+
+	if (rv < 0)
+		return rv;
+	rv = admin_text_parse(f->body, f->h.body_len, &m);
+	if (rv == 0) {
+		*ret = json_loadb(m.json.p, m.json.len, 0, NULL);
+		if (!*ret)
+			rv = -EBADMSG;
+	}
+	rpc_frame_free(f);
+	return rv;
+}
+
+int meta_body(const struct rpc_frame *f, struct wire_in *in)
+{
+	struct meta_rhdr rh;
+
+	wire_in_init(in, f->body, f->h.body_len);
+	meta_rhdr_decode(in, &rh);
+	return in->bad ? -EBADMSG : 0;
+}
+
+int meta_map(struct link *metad, struct cmap **ret)
+{
+	struct meta_blob m;
+	struct rpc_frame *f;
+	struct wire_in in;
+	int rv = link_call(metad, WIRE_OP_META_MAP_GET, NULL, 0,
+			   metad->c->o.timeout_ms, &f);
+
+	if (rv < 0)
+		return rv;
+	rv = meta_body(f, &in);
+	meta_blob_decode(&in, &m);
+	if (rv == 0)
+		rv = wire_in_end(&in);
+	if (rv == 0)
+		rv = cmap_decode(m.value.p, m.value.len, ret);
+	rpc_frame_free(f);
+	return rv;
+}
+
+int meta_getattr(struct link *metad, uint64_t ino, struct meta_attr *ret)
+{
+	struct meta_ino m = { .ino = ino };
+	struct rpc_frame *f;
+	struct wire_out o;
+	struct wire_in in;
+	uint8_t body[16];
+	int rv;
+
+	wire_out_init(&o, body, sizeof(body));
+	meta_ino_encode(&o, &m);
+	rv = link_call(metad, WIRE_OP_META_GETATTR, body, o.len,
+		       metad->c->o.timeout_ms, &f);
+	if (rv < 0)
+		return rv;
+	rv = meta_body(f, &in);
+	meta_attr_decode(&in, ret);
+	if (rv == 0)
+		rv = wire_in_end(&in);
+	rpc_frame_free(f);
+	return rv;
+}
+
+/* ---- all daemons ---- */
+
+int links_open(struct ctl *c, struct links *ls)
+{
+	uint32_t i;
+
+	ls->count = ls->failed = 0;
+	ls->v = calloc(c->conf.metad_count + c->conf.blockd_count,
+		       sizeof(*ls->v));
+	if (!ls->v)
+		return -ENOMEM;
+	for (i = 0; i < c->conf.metad_count; i++)
+		if (link_open(c, DAEMON_METAD, &c->conf.metads[i],
+			      &ls->v[ls->count++]) < 0)
+			ls->failed++;
+	for (i = 0; i < c->conf.blockd_count; i++)
+		if (link_open(c, DAEMON_BLOCKD, &c->conf.blockds[i],
+			      &ls->v[ls->count++]) < 0)
+			ls->failed++;
+	return 0;
+}
+
+void links_close(struct links *ls)
+{
+	for (uint32_t i = 0; i < ls->count; i++)
+		link_close(&ls->v[i]);
+	free(ls->v);
+	ls->v = NULL;
+	ls->count = 0;
+}
+
+struct link *links_metad(struct links *ls)
+{
+	if (ls->count == 0 || ls->v[0].kind != DAEMON_METAD) {
+		ctl_err("the cluster file names no metad");
+		return NULL;
+	}
+	if (ls->v[0].error) {
+		link_complain(&ls->v[0]);
+		return NULL;
+	}
+	return &ls->v[0];
+}
+
+int links_exit(const struct links *ls)
+{
+	if (ls->failed == 0)
+		return CTL_OK;
+	return ls->failed == ls->count ? CTL_FAILED : CTL_PARTLY;
+}

@@ -1,0 +1,290 @@
+/* hailctl local up, local down, local status. */
+#include "tools/hailctl/local.h"
+
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BLOCKDS_DEFAULT 3u
+#define STOP_MS 60000
+#define ARGS_MAX 16
+
+/* ---- up ---- */
+
+/* What will come, but is not there yet. */
+static bool up_supported(const struct ctl_options *o)
+{
+	if (o->logds > 0)
+		ctl_err("--logds %llu: log daemons are not part of this "
+			"release; leave the option out",
+			(unsigned long long)o->logds);
+	else if (o->metads > 1)
+		ctl_err("--metads %llu: this release runs one metadata "
+			"daemon; leave the option out or give 1",
+			(unsigned long long)o->metads);
+	else if (o->replicas > 1)
+		ctl_err("--replicas %llu: this release keeps one copy of each "
+			"block; leave the option out or give 1",
+			(unsigned long long)o->replicas);
+	else
+		return true;
+	return false;
+}
+
+static bool up_conf(struct local *l)
+{
+	uint64_t wanted = l->c->o.blockds;
+
+	if (access(l->conf, F_OK) < 0 &&
+	    !local_conf_write(l, wanted ? (uint32_t)wanted : BLOCKDS_DEFAULT))
+		return false;
+	if (!local_load(l))
+		return false;
+	if (wanted && wanted != l->c->conf.blockd_count) {
+		ctl_err("--blockds %llu: the cluster in %s has %u block "
+			"daemons, and this release cannot change that; leave "
+			"the option out", (unsigned long long)wanted, l->dir,
+			l->c->conf.blockd_count);
+		return false;
+	}
+	return true;
+}
+
+static bool make_dir(const char *path)
+{
+	if (mkdir(path, 0755) == 0 || errno == EEXIST)
+		return true;
+	ctl_err("cannot make directory %s: %s", path, strerror(errno));
+	return false;
+}
+
+static bool start_daemon(struct local *l, struct local_proc *p)
+{
+	char cluster[] = "--cluster", id[] = "--id", pidfile[] = "--pidfile";
+	char log[] = "--log", program[16], number[16];
+	char *argv[] = { program, cluster, l->conf, id, number, pidfile,
+			 p->pidfile, log, p->log, NULL };
+
+	if (p->d->data && !make_dir(p->d->data))
+		return false;
+	snprintf(program, sizeof(program), "%s", p->program);
+	snprintf(number, sizeof(number), "%u", p->d->id);
+	p->child = local_spawn(argv);
+	p->wanted = true;
+	return p->child > 0;
+}
+
+/* A dead mount is detached; what is there otherwise is not ours to touch. */
+static bool start_mount(struct local *l, struct local_proc *p)
+{
+	enum mount_state state = local_mount_state(l->mnt, p->pid);
+	const char *more = l->c->o.mount_options;
+	char program[] = "hailfs", o[] = "-o";
+	char opts[3 * PATH_MAX];
+	char *argv[] = { program, o, opts, l->conf, l->mnt, NULL };
+	int rv;
+
+	if (state == MOUNT_LIVE)
+		return true;
+	if (state == MOUNT_OTHER) {
+		ctl_err("%s: another file system is mounted there; unmount it "
+			"first", l->mnt);
+		return false;
+	}
+	if (state == MOUNT_DEAD) {
+		rv = local_unmount(l->mnt, true);
+		if (rv < 0) {
+			ctl_err("%s: the mount is dead and cannot be removed: "
+				"%s; try 'umount -l %s'", l->mnt,
+				strerror(-rv), l->mnt);
+			return false;
+		}
+		ctl_say(l->c, "removed the dead mount at %s", l->mnt);
+	}
+	if (!make_dir(l->mnt))
+		return false;
+	/* One mount has the tree, so the kernel may gather writes; what the
+	 * user says comes later and wins. */
+	snprintf(opts, sizeof(opts), "writeback%s%s,pidfile=%s,log=%s",
+		 more ? "," : "", more ? more : "", p->pidfile, p->log);
+	p->child = local_spawn(argv);
+	p->wanted = true;
+	return p->child > 0;
+}
+
+static bool started(struct local *l, struct local_proc *p)
+{
+	if (!p->child)
+		return true;
+	if (!local_spawn_wait(p->child)) {
+		ctl_err("%s did not start (%s); its log is %s", p->name,
+			p->program, p->log);
+		return false;
+	}
+	p->pid = local_pid(p);
+	ctl_say(l->c, "%s: started, process %d", p->name, (int)p->pid);
+	return true;
+}
+
+/* Starts what does not run of one kind, together; waits for all. */
+static bool start_role(struct local *l, struct local_proc *v, uint32_t count,
+		       enum local_role role)
+{
+	bool ok = true;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (v[i].role != role)
+			continue;
+		if (role == LOCAL_MOUNT)
+			ok = start_mount(l, &v[i]) && ok;
+		else if (!v[i].pid)
+			ok = start_daemon(l, &v[i]) && ok;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		if (v[i].role == role && v[i].child > 0)
+			ok = started(l, &v[i]) && ok;
+	return ok;
+}
+
+static void up_report(struct local *l, const struct local_proc *v,
+		      uint32_t count)
+{
+	json_t *list = json_array();
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (!v[i].wanted)
+			continue;
+		json_array_append_new(list, json_string(v[i].name));
+		n++;
+	}
+	if (l->c->o.json) {
+		out_json(json_pack("{s:s,s:s,s:s?,s:o}", "dir", l->dir,
+				   "cluster", l->conf, "mountpoint",
+				   l->c->o.mount ? l->mnt : NULL, "started",
+				   list));
+		return;
+	}
+	json_decref(list);
+	printf("%s: %s", l->dir, n ? "up" : "was up already");
+	if (l->c->o.mount)
+		printf(", mounted at %s", l->mnt);
+	putchar('\n');
+}
+
+int cmd_local_up(struct ctl *c, char **args)
+{
+	struct local_proc *v = NULL;
+	struct local l;
+	uint32_t count = 0;
+	bool ok;
+
+	if (!up_supported(&c->o))
+		return CTL_USAGE;
+	ok = local_open(c, args[0], true, &l) && up_conf(&l);
+	if (ok) {
+		v = local_procs(&l, &count);
+		ok = v != NULL;
+	}
+	ok = ok && start_role(&l, v, count, LOCAL_METAD) &&
+	     start_role(&l, v, count, LOCAL_BLOCKD) &&
+	     (!c->o.mount || start_role(&l, v, count, LOCAL_MOUNT));
+	if (ok)
+		up_report(&l, v, count);
+	free(v);
+	local_close(&l);
+	return ok ? CTL_OK : CTL_FAILED;
+}
+
+/* ---- down ---- */
+
+/* Unmounts; the process ends once everything is flushed. */
+static bool down_mount(struct local *l, struct local_proc *p)
+{
+	enum mount_state state = local_mount_state(l->mnt, p->pid);
+	int fd = -1, rv;
+
+	if (p->pid)
+		fd = pidfd_open(p->pid, 0);
+	if (state == MOUNT_LIVE || state == MOUNT_DEAD) {
+		rv = local_unmount(l->mnt, state == MOUNT_DEAD);
+		if (rv < 0) {
+			ctl_err("cannot unmount %s: %s%s", l->mnt,
+				strerror(-rv), rv == -EBUSY ?
+				"; see who uses it with 'fuser -vm', end them "
+				"and try again" : "");
+			if (fd >= 0)
+				close(fd);
+			return false;
+		}
+	}
+	if (fd < 0) {
+		if (state != MOUNT_NONE)
+			ctl_say(l->c, "mount: removed");
+		return true;
+	}
+	while (!local_wait_end(fd, 5000))
+		ctl_say(l->c, "mount: process %d is still flushing; see %s",
+			(int)p->pid, p->log);
+	close(fd);
+	ctl_say(l->c, "mount: unmounted");
+	return true;
+}
+
+static bool down_role(struct local *l, struct local_proc *v, uint32_t count,
+		      enum local_role role)
+{
+	int *fds = calloc(count, sizeof(*fds));
+	bool ok = fds != NULL;
+
+	for (uint32_t i = 0; fds && i < count; i++) {
+		fds[i] = -1;
+		if (v[i].role != role || !v[i].pid)
+			continue;
+		fds[i] = local_term(&v[i]);
+		if (fds[i] < 0 && fds[i] != -ESRCH) {
+			ctl_err("%s: cannot stop process %d: %s", v[i].name,
+				(int)v[i].pid, strerror(-fds[i]));
+			ok = false;
+		}
+	}
+	for (uint32_t i = 0; fds && i < count; i++) {
+		if (fds[i] < 0)
+			continue;
+		if (local_wait_end(fds[i], STOP_MS)) {
+			ctl_say(l->c, "%s: stopped", v[i].name);
+		} else {
+			ctl_err("%s: process %d does not end; its log is %s",
+				v[i].name, (int)v[i].pid, v[i].log);
+			ok = false;
+		}
+		close(fds[i]);
+	}
+	free(fds);
+	return ok;
+}
+
+int cmd_local_down(struct ctl *c, char **args)
+{
+	struct local_proc *v = NULL;
+	struct local l;
+	uint32_t count = 0;
+	bool ok;
+
+	ok = local_open(c, args[0], false, &l) && local_load(&l) &&
+	     local_open(c, args[0], true, &l);
+	if (ok) {
+		v = local_procs(&l, &count);
+		ok = v != NULL;
+	}
+	ok = ok && down_mount(&l, &v[count - 1]) &&
+	     down_role(&l, v, count, LOCAL_BLOCKD) &&
+	     down_role(&l, v, count, LOCAL_METAD);
+	if (ok && c->o.json)
+		out_json(json_pack("{s:s,s:b}", "dir", l.dir, "stopped", 1));
+	else if (ok)
+		printf("%s: down\n", l.dir);
+	free(v);
+	local_close(&l);
+	return ok ? CTL_OK : CTL_FAILED;
+}

@@ -1,0 +1,142 @@
+#include "tools/hailctl/mounts.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include "tools/hailctl/ctl.h"
+
+/* mountinfo writes blanks and backslashes as \ooo. */
+static void unescape(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++) {
+		if (s[0] == '\\' && s[1] && s[2] && s[3]) {
+			*to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 |
+				       (s[3] - '0'));
+			s += 3;
+		} else {
+			*to++ = *s;
+		}
+	}
+	*to = '\0';
+}
+
+void mounts_each(void (*fn)(const struct mount_line *m, void *arg), void *arg)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL, *words[5], *save = NULL, *type, *source;
+	struct mount_line m;
+	size_t cap = 0;
+
+	if (!f)
+		return;
+	while (getline(&line, &cap, f) > 0) {
+		char *dash = strstr(line, " - ");
+
+		for (size_t i = 0; i < array_count(words); i++)
+			words[i] = strtok_r(i ? NULL : line, " ", &save);
+		if (!dash || !words[4])
+			continue;
+		unescape(words[4]);
+		type = strtok_r(dash + 3, " ", &save);
+		source = strtok_r(NULL, " ", &save);
+		if (!type || !source)
+			continue;
+		unescape(source);
+		m = (struct mount_line){ words[4], type, source };
+		fn(&m, arg);
+	}
+	free(line);
+	fclose(f);
+}
+
+/* Appends the names of @path to @buf, which holds an absolute path ("" for
+ * the root). */
+static bool append(const char *path, char *buf, size_t size, size_t *len)
+{
+	while (*path) {
+		size_t n;
+
+		path += strspn(path, "/");
+		n = strcspn(path, "/");
+		if (n == 0 || (n == 1 && path[0] == '.')) {
+			path += n;
+			continue;
+		}
+		if (n == 2 && path[0] == '.' && path[1] == '.') {
+			while (*len > 0 && buf[--*len] != '/')
+				;
+			buf[*len] = '\0';
+			path += n;
+			continue;
+		}
+		if (*len + n + 2 > size)
+			return false;
+		buf[(*len)++] = '/';
+		memcpy(buf + *len, path, n);
+		*len += n;
+		buf[*len] = '\0';
+		path += n;
+	}
+	return true;
+}
+
+bool mounts_absolute(const char *path, char *buf, size_t size)
+{
+	char cwd[PATH_MAX];
+	size_t len = 0;
+
+	buf[0] = '\0';
+	if (path[0] != '/' && (!getcwd(cwd, sizeof(cwd)) ||
+			       !append(cwd, buf, size, &len)))
+		return false;
+	if (!append(path, buf, size, &len))
+		return false;
+	if (len == 0)
+		snprintf(buf, size, "/");
+	return true;
+}
+
+struct search {
+	const char *path;
+	size_t len; /* of the longest mount point above it */
+	bool ours;
+	char *source;
+};
+
+static void consider(const struct mount_line *m, void *arg)
+{
+	struct search *s = arg;
+	size_t len = strcmp(m->mountpoint, "/") == 0 ? 0 :
+		     strlen(m->mountpoint);
+
+	if (strncmp(s->path, m->mountpoint, len) != 0 ||
+	    (s->path[len] != '/' && s->path[len] != '\0') || len < s->len)
+		return;
+	s->len = len;
+	s->ours = strcmp(m->type, "fuse.hailfs") == 0;
+	snprintf(s->source, PATH_MAX, "%s", s->ours ? m->source : "");
+}
+
+bool mounts_inside(const char *path, char *buf, size_t size, char *source)
+{
+	char full[PATH_MAX];
+	struct search s = { .path = full, .source = source };
+
+	source[0] = '\0';
+	if (!mounts_absolute(path, full, sizeof(full))) {
+		ctl_err("%s: %s", path, strerror(ENAMETOOLONG));
+		return false;
+	}
+	mounts_each(consider, &s);
+	if (!s.ours && path[0] != '/') {
+		ctl_err("%s is on no hailfs mount; give a path below one, or "
+			"an absolute path inside the cluster", path);
+		return false;
+	}
+	snprintf(buf, size, "%s", full + (s.ours ? s.len : 0));
+	if (!buf[0])
+		snprintf(buf, size, "/");
+	return true;
+}
