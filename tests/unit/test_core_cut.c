@@ -1,0 +1,231 @@
+/* Truncate, fallocate and SEEK_DATA/SEEK_HOLE of the client core, against the
+ * mini daemons: what is shown, what is durable, what waits for what.
+ *
+ * Method: operations through the public contract (core.h); promises are
+ * checked in the daemons' memory.
+ */
+#include "tests/lib/data_fix.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MIB (1u << 20)
+
+static void check_durable(struct dfix *d, struct core_file *f, uint64_t off,
+			  const void *want, uint32_t len)
+{
+	uint8_t *got = malloc(len);
+
+	assert_non_null(got);
+	d_peek(d, f, off, len, true, got);
+	assert_memory_equal(got, want, len);
+	free(got);
+}
+
+static void check_read(struct dfix *d, struct core_file *f, uint64_t off,
+		       const void *want, uint32_t len)
+{
+	uint8_t *got = malloc(len);
+
+	assert_non_null(got);
+	assert_int_equal(d_read(d, f, off, got, len), len);
+	assert_memory_equal(got, want, len);
+	free(got);
+}
+
+static void test_truncate_and_growth_show_zeros(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[9000], zero[9000] = { 0 };
+
+	(void)state;
+	d_fill(p, sizeof(p), 43);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_truncate(d, f, 5000), 0);
+	assert_int_equal(d_size(d, f), 5000);
+	assert_int_equal(d_truncate(d, f, 9000), 0);
+	check_read(d, f, 0, p, 5000);
+	check_read(d, f, 5000, zero, 4000);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_int_equal(d_truncate(d, f, 100), 0);
+	assert_int_equal(d_write(d, f, 8000, p, 10, 0), 0);
+	check_read(d, f, 100, zero, 7900);
+	assert_int_equal(d_fsync(d, f), 0);
+	check_read(d, f, 100, zero, 7900);
+	check_durable(d, f, 0, p, 100);
+	check_durable(d, f, 100, zero, 7900);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_a_cut_waits_for_frames_and_later_frames_for_the_cut(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[8192], zero[4096] = { 0 };
+	struct fix_call *w, *s;
+
+	(void)state;
+	d_fill(p, sizeof(p), 44);
+	d_hold(d, WIRE_OP_BLK_WRITE, true);
+	w = d_write_start(d, f, 0, p, sizeof(p), CORE_WRITE_DIRECT);
+	wait_until(d_held(d) == 1);
+	/* Answered at once, and so is what follows. */
+	assert_int_equal(d_truncate(d, f, 100), 0);
+	assert_int_equal(d_size(d, f), 100);
+	assert_int_equal(d_write(d, f, 4096, p, 4096, 0), 0);
+	assert_int_equal(d_size(d, f), 8192);
+	check_read(d, f, 100, zero, 3996);
+	check_read(d, f, 4096, p, 4096);
+	s = d_fsync_start(d, f);
+	assert_false(fix_call_wait(s, 50));
+	assert_int_equal(mini_metad_received(d->f.m, WIRE_OP_META_CUT), 0);
+	assert_int_equal(d_received(d, WIRE_OP_BLK_WRITE), 1);
+	d_hold(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(w, NULL), 0);
+	assert_int_equal(fix_call_end(s, NULL), 0);
+	assert_int_equal(mini_metad_received(d->f.m, WIRE_OP_META_CUT), 1);
+	check_durable(d, f, 0, p, 100);
+	check_durable(d, f, 100, zero, 3996);
+	check_durable(d, f, 4096, p, 4096);
+	check_read(d, f, 0, p, 100);
+	check_read(d, f, 100, zero, 3996);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_a_truncate_is_answered_at_once_and_waited_for_by_fsync(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct meta_attr a, b;
+	uint8_t p[8192];
+	struct fix_call *s, *y;
+
+	(void)state;
+	d_fill(p, sizeof(p), 46);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, true);
+	assert_int_equal(d_truncate(d, f, 0), 0);
+	assert_int_equal(op_getattr(&d->f, core_file_ino(f), &a), 0);
+	assert_int_equal(a.size, 0);
+	assert_int_equal(a.units, 0);
+	s = d_fsync_start(d, f);
+	y = fix_call_new();
+	core_sync_all(d->f.c, on_err, y);
+	assert_false(fix_call_wait(s, 50));
+	assert_false(fix_call_wait(y, 1));
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, false);
+	assert_int_equal(fix_call_end(s, NULL), 0);
+	assert_int_equal(fix_call_end(y, NULL), 0);
+	assert_int_equal(mini_metad_getattr(d->f.m, core_file_ino(f), &a), 0);
+	assert_int_equal(op_getattr(&d->f, core_file_ino(f), &b), 0);
+	assert_int_equal(a.size, 0);
+	assert_int_equal(a.mtime_ns, b.mtime_ns);
+	assert_int_equal(a.ctime_ns, b.ctime_ns);
+	assert_int_equal(a.units, b.units);
+	/* One that fails later: the file is bad until truncated again. */
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	mini_metad_fail(d->f.m, WIRE_OP_META_CUT, -EIO, 1);
+	assert_int_equal(d_truncate(d, f, 10), 0);
+	assert_int_equal(d_fsync(d, f), -EIO);
+	assert_int_equal(d_write(d, f, 0, p, 10, 0), -EIO);
+	assert_int_not_equal(core_flush_error(d->f.c, f), 0);
+	assert_int_equal(d_truncate(d, f, 0), 0);
+	assert_int_equal(d_write(d, f, 0, p, 10, 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_fallocate_reserves_and_survives_a_restart(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f), units = 0;
+	uint8_t zero[4096] = { 0 };
+	struct meta_attr a;
+
+	(void)state;
+	assert_int_equal(d_fallocate(d, f, FALLOC_FL_KEEP_SIZE, 0, 3 * MIB),
+			 0);
+	assert_int_equal(d_size(d, f), 0);
+	assert_int_equal(d_fallocate(d, f, 0, MIB, 3 * MIB), 0);
+	assert_int_equal(d_size(d, f), 4 * MIB);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		units += mini_blockd_units(d->b[i], ino);
+	assert_int_equal(units, 1024);
+	assert_int_equal(op_getattr(&d->f, ino, &a), 0);
+	assert_int_equal(a.units, 1024);
+	check_read(d, f, 2 * MIB, zero, 4096);
+	assert_int_equal(d_seek(d, f, 0, SEEK_DATA), -ENXIO);
+	assert_int_equal(d_fallocate(d, f, FALLOC_FL_COLLAPSE_RANGE, 0, 4096),
+			 -EOPNOTSUPP);
+	assert_int_equal(d_fallocate(d, f, FALLOC_FL_PUNCH_HOLE, 0, 4096),
+			 -EOPNOTSUPP);
+	assert_int_equal(d_fallocate(d, f, 0, INT64_MAX, 4096), -EFBIG);
+	assert_int_equal(d_truncate(d, f, 0), 0);
+	assert_int_equal(op_getattr(&d->f, ino, &a), 0);
+	assert_int_equal(a.units, 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		assert_int_equal(mini_blockd_units(d->b[i], ino), 0);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_seek_finds_data_and_holes_buffered_or_not(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t far = (uint64_t)1 << 50;
+
+	(void)state;
+	assert_int_equal(d_seek(d, f, 0, SEEK_HOLE), -ENXIO);
+	assert_int_equal(d_write(d, f, 3 * MIB + 5000, "x", 1, 0), 0);
+	assert_int_equal(d_write(d, f, far, "y", 1, 0), 0);
+	for (uint32_t round = 0; round < 2; round++) {
+		assert_int_equal(d_seek(d, f, 0, SEEK_DATA), 3 * MIB + 4096);
+		assert_int_equal(d_seek(d, f, 3 * MIB + 4500, SEEK_DATA),
+				 3 * MIB + 4500);
+		assert_int_equal(d_seek(d, f, 3 * MIB + 8192, SEEK_DATA), far);
+		assert_int_equal(d_seek(d, f, 0, SEEK_HOLE), 0);
+		assert_int_equal(d_seek(d, f, 3 * MIB + 4100, SEEK_HOLE),
+				 3 * MIB + 8192);
+		assert_int_equal(d_seek(d, f, far, SEEK_HOLE), far + 1);
+		assert_int_equal(d_seek(d, f, far + 1, SEEK_DATA), -ENXIO);
+		assert_int_equal(d_fsync(d, f), 0);
+	}
+	assert_int_equal(d_truncate(d, f, 3 * MIB), 0);
+	assert_int_equal(d_seek(d, f, 0, SEEK_DATA), -ENXIO);
+	assert_int_equal(d_seek(d, f, 1, SEEK_HOLE), 1);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_truncate_and_growth_show_zeros),
+		cmocka_unit_test(
+			test_a_cut_waits_for_frames_and_later_frames_for_the_cut),
+		cmocka_unit_test(
+			test_a_truncate_is_answered_at_once_and_waited_for_by_fsync),
+		cmocka_unit_test(
+			test_fallocate_reserves_and_survives_a_restart),
+		cmocka_unit_test(
+			test_seek_finds_data_and_holes_buffered_or_not),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+/* fsync of a file and the metadata that is needed to read it: it waits until
+ * metad has that durable, whatever the block daemons say.
+ *
+ * Method: a mini metad that holds durability back, or forgets.
+ */
+#include "tests/lib/data_fix.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define SOON_MS 200u /* the daemons answer long before */
+
+static struct fix_call *written_and_synced(struct dfix *d,
+					   struct core_file *f)
+{
+	struct fix_call *k;
+
+	assert_int_equal(d_write(d, f, 0, "new", 3, 0), 0);
+	k = d_fsync_start(d, f);
+	assert_false(fix_call_wait(k, SOON_MS));
+	return k;
+}
+
+static void test_fsync_of_a_new_file_waits_for_its_name(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f;
+	struct fix_call *k;
+	char got[3];
+
+	(void)state;
+	mini_metad_hold_durable(d->f.m, true);
+	f = d_create(d, "f");
+	k = written_and_synced(d, f);
+	d_peek(d, f, 0, 3, true, got);
+	assert_memory_equal(got, "new", 3);
+	mini_metad_hold_durable(d->f.m, false);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_fsync_waits_again_when_metad_forgot_the_name(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f;
+	struct meta_attr a;
+	struct fix_call *k;
+
+	(void)state;
+	mini_metad_hold_durable(d->f.m, true);
+	f = d_create(d, "f");
+	k = written_and_synced(d, f);
+	mini_metad_restart(d->f.m, true);
+	assert_false(fix_call_wait(k, SOON_MS));
+	mini_metad_hold_durable(d->f.m, false);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	mini_metad_restart(d->f.m, true);
+	assert_int_equal(mini_metad_lookup(d->f.m, ROOT_INO, "f", &a), 0);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fsync_of_a_new_file_waits_for_its_name),
+		cmocka_unit_test(
+			test_fsync_waits_again_when_metad_forgot_the_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,776 @@
+/* The metadata half of the client core against the real state machine behind
+ * a socket (tests/lib/mini_metad.h): names, attributes, xattrs, listings,
+ * handles.
+ *
+ * Method: each operation goes through the public contract (core.h); what the
+ * mount then answers from its caches is compared with what the state machine
+ * says.
+ */
+#include "tests/lib/core_fix.h"
+
+#include "fuse/core/core_priv.h"
+#include "tests/lib/fail_malloc.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include <cmocka.h>
+
+/* ---- names ---- */
+
+static void test_every_kind_of_object_is_made_as_asked(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr a;
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &a), 0);
+	assert_int_equal(a.mode, S_IFDIR | 0755);
+	assert_int_equal(a.uid, 7);
+	check_truth(f);
+	uint64_t d = a.ino;
+	assert_int_equal(op_mkfile(f, d, "f", &a), 0);
+	assert_int_equal(a.mode, S_IFREG | 0644);
+	assert_int_equal(op_make(f, d, "p", S_IFIFO | 0600, NULL, &a), 0);
+	assert_int_equal(op_make(f, d, "b", S_IFBLK | 0600, NULL, &a), 0);
+	assert_int_equal(a.rdev, 0x103);
+	assert_int_equal(op_make(f, d, "s", S_IFLNK | 0777, "../x", &a), 0);
+	struct fix_call *k = fix_call_new();
+	core_readlink(f->c, a.ino, on_bytes, k);
+	assert_true(fix_call_wait(k, WAIT_MS));
+	assert_int_equal(k->len, 4);
+	assert_memory_equal(k->bytes, "../x", 4);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	assert_int_equal(op_mkfile(f, d, "f", NULL), -EEXIST);
+	assert_int_equal(op_lookup(f, d, "nope", &a), -ENOENT);
+	assert_int_equal(op_lookup(f, d, "f", &a), 0);
+	assert_int_equal(op_lookup(f, d, "..", &a), 0);
+	assert_int_equal(a.ino, ROOT_INO);
+	assert_int_equal(op_lookup(f, d, ".", &a), 0);
+	assert_int_equal(a.ino, d);
+	check_truth(f);
+	fix_stop(f);
+}
+
+static void test_caches_follow_unlink_link_rename(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr d1, d2, a, b;
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d1", &d1), 0);
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d2", &d2), 0);
+	assert_int_equal(op_mkfile(f, d1.ino, "a", &a), 0);
+	assert_int_equal(op_mkfile(f, d1.ino, "b", &b), 0);
+	assert_int_equal(op_link(f, a.ino, d2.ino, "a2", &a), 0);
+	assert_int_equal(a.nlink, 2);
+	check_truth(f);
+	pause_ms(20); /* the coarse clock moves on: times must follow */
+	assert_int_equal(op_rename(f, d1.ino, "b", d2.ino, "b2", 0), 0);
+	check_truth(f);
+	assert_int_equal(op_rename(f, d2.ino, "b2", d2.ino, "a2", 0), 0);
+	check_truth(f);
+	assert_int_equal(op_mkdir(f, d1.ino, "sub", &b), 0);
+	pause_ms(20);
+	assert_int_equal(op_rename(f, d1.ino, "sub", d2.ino, "sub", 0), 0);
+	check_truth(f);
+	assert_int_equal(op_rename(f, d2.ino, "sub", d1.ino, "a",
+				   RENAME_EXCHANGE), 0);
+	check_truth(f);
+	assert_int_equal(op_rename(f, d1.ino, "a", d2.ino, "a2",
+				   RENAME_NOREPLACE), -EEXIST);
+	assert_int_equal(op_mkdir(f, d2.ino, "empty", NULL), 0);
+	assert_int_equal(op_rename(f, d1.ino, "a", d2.ino, "empty", 0), 0);
+	check_truth(f);
+	assert_int_equal(op_unlink(f, ROOT_INO, "d2", true), -ENOTEMPTY);
+	assert_int_equal(op_unlink(f, d2.ino, "a2", false), 0);
+	assert_int_equal(op_unlink(f, d2.ino, "empty", true), 0);
+	check_truth(f);
+	fix_stop(f);
+}
+
+static void test_rename_of_unknown_directories_asks_for_counts(
+	void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr d1, d2, s;
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d1", &d1), 0);
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d2", &d2), 0);
+	assert_int_equal(op_mkdir(f, d1.ino, "s", &s), 0);
+	core_forget(f->c, s.ino, 1); /* no longer in the cache */
+	assert_int_equal(op_rename(f, d1.ino, "s", d2.ino, "s", 0), 0);
+	check_truth(f);
+	fix_stop(f);
+}
+
+static void test_getattr_and_absent_xattrs_do_not_leave_the_mount(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr a;
+	(void)state;
+	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
+	uint64_t before = mini_metad_received(f->m, WIRE_OP_META_GETATTR);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(op_getattr(f, ROOT_INO, &a), 0);
+		assert_int_equal(op_mkfile(f, ROOT_INO, (char[]){ 'a',
+				 (char)('0' + i), 0 }, &a), 0);
+		assert_int_equal(op_getattr(f, a.ino, &a), 0);
+		assert_int_equal(op_getxattr(f, a.ino, "security.capability",
+					     NULL), -ENODATA);
+		assert_int_equal(op_getxattr(f, a.ino, "user.x", NULL),
+				 -ENODATA);
+		assert_int_equal(
+			op_getxattr(f, a.ino, "system.posix_acl_access", NULL),
+			-ENODATA);
+	}
+	assert_int_equal(mini_metad_received(f->m, WIRE_OP_META_GETATTR),
+			 before);
+	assert_int_equal(mini_metad_received(f->m, WIRE_OP_META_GETXATTR), 0);
+	fix_stop(f);
+}
+
+static void test_xattrs_are_kept_and_listed(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr a;
+	char *big = malloc(XATTR_VALUE_MAX), *got = malloc(XATTR_VALUE_MAX);
+	(void)state;
+	assert_non_null(big);
+	assert_non_null(got);
+	memset(big, 'x', XATTR_VALUE_MAX);
+	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
+	assert_int_equal(op_setxattr(f, a.ino, "user.a", "1", 1, 0), 0);
+	assert_int_equal(op_setxattr(f, a.ino, "user.a", "2", 1, XATTR_CREATE),
+			 -EEXIST);
+	assert_int_equal(op_getxattr(f, a.ino, "user.a", got), 1);
+	assert_int_equal(got[0], '1');
+	assert_int_equal(op_getxattr(f, a.ino, "user.b", got), -ENODATA);
+	assert_int_equal(op_setxattr(f, a.ino, "user.big", big,
+				     XATTR_VALUE_MAX, 0), 0);
+	assert_int_equal(op_getxattr(f, a.ino, "user.big", got),
+			 XATTR_VALUE_MAX);
+	assert_memory_equal(big, got, XATTR_VALUE_MAX);
+	assert_int_equal(op_setxattr(f, a.ino, "user.big", big,
+				     XATTR_VALUE_MAX + 1, 0), -E2BIG);
+	struct fix_call *k = fix_call_new();
+	core_listxattr(f->c, a.ino, on_bytes, k);
+	assert_true(fix_call_wait(k, WAIT_MS));
+	assert_int_equal(k->len, strlen("user.a") + strlen("user.big") + 2);
+	(void)fix_call_end(k, NULL);
+	k = fix_call_new();
+	core_removexattr(f->c, a.ino, "user.big", on_err, k);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	check_truth(f);
+	free(big);
+	free(got);
+	fix_stop(f);
+}
+
+static void test_setattr_changes_what_is_cached(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr a, b;
+	(void)state;
+	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
+	struct meta_setattr s = {
+		.ino = a.ino,
+		.valid = META_SET_UID | META_SET_ATIME | META_SET_MTIME,
+		.uid = 99, .atime_ns = -1, .mtime_ns = 12345678901,
+	};
+	struct fix_call *k = fix_call_new();
+	core_setattr(f->c, &s, on_attr, k);
+	assert_int_equal(fix_call_end(k, &b), 0);
+	assert_int_equal(b.uid, 99);
+	assert_int_equal(b.atime_ns, -1);
+	assert_int_equal(b.mtime_ns, 12345678901);
+	assert_int_equal(op_chmod(f, a.ino, 04711), 0);
+	check_truth(f);
+	fix_stop(f);
+}
+
+/* ---- listings ---- */
+
+struct listing {
+	struct fix_call *k;
+	uint64_t cookie;
+	unsigned count, room, plus_known;
+	uint8_t *found; /* by the number in the name */
+	unsigned found_max;
+	struct fix *f;
+};
+
+static bool on_dirent(void *arg, const struct meta_dirent *d,
+		      const struct meta_attr *a)
+{
+	struct listing *l = arg;
+	char name[NAME_LEN_MAX + 1];
+	if (l->room == 0)
+		return false;
+	l->room--;
+	l->count++;
+	l->cookie = d->cookie;
+	memcpy(name, d->name.p, d->name.len);
+	name[d->name.len] = 0;
+	if (a) {
+		assert_int_equal(a->ino, d->ino);
+		l->plus_known++;
+	}
+	unsigned long n = strtoul(name + 1, NULL, 10);
+	if (l->found && n < l->found_max) {
+		assert_int_equal(l->found[n], 0);
+		l->found[n] = 1;
+	}
+	return true;
+}
+
+static void on_list_end(void *arg, int err)
+{
+	struct listing *l = arg;
+	fix_call_done(l->k, err);
+}
+
+static void list_all(struct fix *f, struct listing *l, uint64_t dir,
+		     unsigned room, bool plus, unsigned calls_max)
+{
+	unsigned before, calls = 0;
+	do {
+		before = l->count;
+		l->room = room;
+		l->k = fix_call_new();
+		core_readdir(f->c, dir, l->cookie, room * 32, plus, on_dirent,
+			     on_list_end, l);
+		assert_int_equal(fix_call_end(l->k, NULL), 0);
+	} while (l->count != before && ++calls < calls_max);
+}
+
+static void test_a_large_directory_lists_each_name_once(void **state)
+{
+	enum { FILES = 3000 };
+	struct fix *f = fix_new(0);
+	struct burst b;
+	struct meta_attr d;
+	uint8_t *found = calloc(1, FILES);
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	burst_start(f, &b, d.ino, FILES);
+	wait_until(burst_left(&b) == 0);
+	assert_int_equal(b.first_err, 0);
+	const unsigned rooms[] = { 1000000, 113, 32 };
+	for (unsigned i = 0; i < array_count(rooms); i++) {
+		for (int plus = 0; plus < 2; plus++) {
+			struct listing l = { .found = found,
+					     .found_max = FILES };
+			memset(found, 0, FILES);
+			list_all(f, &l, d.ino, rooms[i], plus != 0, 1000000);
+			assert_int_equal(l.count, FILES);
+			assert_int_equal(l.plus_known, plus ? FILES : 0);
+		}
+	}
+	/* a page is asked for once, not once a call */
+	uint64_t pages = mini_metad_received(f->m, WIRE_OP_META_READDIR);
+	assert_true(pages < 60);
+	free(found);
+	fix_stop(f);
+}
+
+static void test_a_listing_begun_after_a_change_shows_it(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr d;
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	for (unsigned i = 0; i < 20; i++) {
+		char name[16];
+		struct listing l = { 0 };
+		snprintf(name, sizeof(name), "f%u", i);
+		assert_int_equal(op_mkfile(f, d.ino, name, NULL), 0);
+		list_all(f, &l, d.ino, 1000, true, 10);
+		assert_int_equal(l.count, i + 1);
+	}
+	for (unsigned i = 0; i < 20; i++) {
+		char name[16];
+		struct listing l = { 0 };
+		snprintf(name, sizeof(name), "f%u", i);
+		assert_int_equal(op_unlink(f, d.ino, name, false), 0);
+		list_all(f, &l, d.ino, 1000, false, 10);
+		assert_int_equal(l.count, 19 - i);
+	}
+	fix_stop(f);
+}
+
+static void test_removing_while_listing_meets_every_name(void **state)
+{
+	enum { FILES = 1000 };
+	struct fix *f = fix_new(0);
+	struct burst b;
+	struct meta_attr d;
+	uint8_t *found = calloc(1, FILES);
+	struct listing l = { .found = found, .found_max = FILES };
+	unsigned removed = 0;
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	burst_start(f, &b, d.ino, FILES);
+	wait_until(burst_left(&b) == 0);
+	while (removed < FILES) {
+		list_all(f, &l, d.ino, 50, true, 1);
+		assert_true(l.count > removed);
+		for (unsigned i = 0; i < FILES; i++) {
+			char name[16];
+			if (found[i] != 1)
+				continue;
+			snprintf(name, sizeof(name), "f%u", i);
+			assert_int_equal(op_unlink(f, d.ino, name, false), 0);
+			found[i] = 2;
+			removed++;
+		}
+	}
+	assert_int_equal(op_unlink(f, ROOT_INO, "d", true), 0);
+	free(found);
+	fix_stop(f);
+}
+
+static void test_listed_attributes_are_the_present_ones(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr d, a;
+	struct listing l = { 0 };
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	assert_int_equal(op_mkfile(f, d.ino, "f1", &a), 0);
+	assert_int_equal(op_mkfile(f, d.ino, "f2", NULL), 0);
+	list_all(f, &l, d.ino, 1, true, 1); /* the page is here now */
+	assert_int_equal(op_chmod(f, a.ino, 0123), 0);
+	list_all(f, &l, d.ino, 1, true, 1);
+	assert_int_equal(l.count, 2);
+	check_truth(f);
+	fix_stop(f);
+}
+
+static void test_listing_moves_the_atime_as_relatime_does(
+	void **state)
+{
+	struct fix *f = fix_new(0);
+	struct listing l = { 0 }, again = { 0 };
+	struct meta_attr d, a, b;
+	(void)state;
+	f->c->opt.noatime = false;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	assert_int_equal(op_mkfile(f, d.ino, "f", NULL), 0);
+	pause_ms(20);
+	list_all(f, &l, d.ino, 10, false, 10);
+	assert_int_equal(op_getattr(f, d.ino, &a), 0);
+	assert_true(a.atime_ns > a.mtime_ns);
+	pause_ms(20);
+	list_all(f, &again, d.ino, 10, false, 10);
+	assert_int_equal(op_getattr(f, d.ino, &b), 0);
+	assert_int_equal(a.atime_ns, b.atime_ns);
+	/* and metad is told some time */
+	wait_until(mini_metad_getattr(f->m, d.ino, &b) == 0 &&
+		   b.atime_ns == a.atime_ns);
+	fix_stop(f);
+}
+
+/* ---- what is known not to exist ---- */
+
+static void test_absent_names_of_own_directories_are_answered_here(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr d, a;
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "f%u", i);
+		assert_int_equal(op_lookup(f, d.ino, name, &a), -ENOENT);
+		assert_int_equal(op_mkfile(f, d.ino, name, &a), 0);
+	}
+	assert_int_equal(mini_metad_received(f->m, WIRE_OP_META_LOOKUP), 0);
+	for (unsigned i = 0; i < 300; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "f%u", i);
+		assert_int_equal(op_lookup(f, d.ino, name, &a), 0);
+		if (i % 3 == 0)
+			assert_int_equal(op_unlink(f, d.ino, name, false), 0);
+	}
+	uint64_t n = mini_metad_received(f->m, WIRE_OP_META_LOOKUP);
+	assert_int_equal(n, 300);
+	for (unsigned i = 0; i < 300; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "f%u", i);
+		assert_int_equal(op_lookup(f, d.ino, name, &a),
+				 i % 3 == 0 ? -ENOENT : 0);
+	}
+	assert_int_equal(mini_metad_received(f->m, WIRE_OP_META_LOOKUP),
+			 n + 200);
+	fix_stop(f);
+}
+
+/* Every look-up of a name, known absent or not, agrees with metad. */
+static void names_agree(struct fix *f, const uint64_t *dirs, unsigned names)
+{
+	for (unsigned d = 0; d < 3; d++) {
+		for (unsigned i = 0; i < names; i++) {
+			char name[4] = { 'n', (char)('a' + i), 0 };
+			struct meta_attr a, b;
+			int truth = mini_metad_lookup(f->m, dirs[d], name, &a);
+			assert_int_equal(op_lookup(f, dirs[d], name, &b),
+					 truth);
+			if (!truth)
+				assert_int_equal(a.ino, b.ino);
+		}
+	}
+}
+
+static void test_random_names_in_own_directories_agree_with_metad(void **state)
+{
+	enum { NAMES = 6, STEPS = 1500 };
+	struct fix *f = fix_new(0);
+	struct meta_attr d[3], a;
+	uint64_t dirs[3];
+	unsigned seed = 4711;
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		char name[4] = { 'd', (char)('0' + i), 0 };
+		assert_int_equal(op_mkdir(f, ROOT_INO, name, &d[i]), 0);
+		dirs[i] = d[i].ino;
+	}
+	for (unsigned step = 0; step < STEPS; step++) {
+		unsigned r = (unsigned)rand_r(&seed);
+		uint64_t from = dirs[r % 3], to = dirs[r / 3 % 3];
+		char x[4] = { 'n', (char)('a' + r / 9 % NAMES), 0 };
+		char y[4] = { 'n', (char)('a' + r / 60 % NAMES), 0 };
+		switch (r / 400 % 6) {
+		case 0:
+			(void)op_make(f, from, x, S_IFREG | 0600, NULL, &a);
+			break;
+		case 1:
+			(void)op_unlink(f, from, x, false);
+			break;
+		case 2:
+			(void)op_rename(f, from, x, to, y, 0);
+			break;
+		case 3:
+			(void)op_rename(f, from, x, to, y,
+					r & 1 ? RENAME_EXCHANGE :
+						RENAME_NOREPLACE);
+			break;
+		case 4:
+			if (op_lookup(f, from, x, &a) == 0)
+				(void)op_link(f, a.ino, to, y, &a);
+			break;
+		default:
+			(void)op_chmod(f, from, 0700 | (r & 077));
+			break;
+		}
+		if (step % 150 == 77)
+			mini_metad_lose_replies(f->m, 0, 1);
+		f->seen_count = 4; /* root and the three */
+		if (step % 50 == 0) {
+			names_agree(f, dirs, NAMES);
+			check_truth(f);
+		}
+	}
+	mini_metad_lose_replies(f->m, 0, 0);
+	names_agree(f, dirs, NAMES);
+	fix_stop(f);
+}
+
+/* ---- handles ---- */
+
+static void test_an_unlinked_open_file_lives_until_its_last_handle(
+	void **state)
+{
+	struct fix *f = fix_new(0);
+	struct core_file *h1, *h2;
+	struct meta_attr a, b;
+	(void)state;
+	assert_int_equal(op_open_new(f, ROOT_INO, "f", O_RDWR, &h1, &a), 0);
+	assert_int_equal(op_open(f, a.ino, O_RDONLY, &h2), 0);
+	track(f, a.ino);
+	assert_int_equal(op_unlink(f, ROOT_INO, "f", false), 0);
+	check_truth(f);
+	assert_int_equal(op_getattr(f, a.ino, &b), 0);
+	assert_int_equal(b.nlink, 0);
+	core_release(f->c, h1);
+	/* it became clean, or whatever else may have queued it */
+	core_lock(f->c);
+	ret_queue(f->c, inode_find(f->c, a.ino), 0);
+	core_unlock(f->c);
+	pause_ms(150);
+	assert_int_equal(mini_metad_getattr(f->m, a.ino, &b), 0);
+	core_release(f->c, h2);
+	wait_until(mini_metad_getattr(f->m, a.ino, &b) == -ENOENT);
+	wait_until(mini_metad_purge_count(f->m) == 1);
+	wait_until(op_getattr(f, a.ino, &b) == -ENOENT);
+	fix_stop(f);
+}
+
+static void test_an_unlinked_closed_file_is_given_back(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr a;
+	(void)state;
+	uint64_t count = mini_metad_inode_count(f->m);
+	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
+	assert_int_equal(op_unlink(f, ROOT_INO, "f", false), 0);
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &a), 0);
+	assert_int_equal(op_unlink(f, ROOT_INO, "d", true), 0);
+	assert_int_equal(op_mkfile(f, ROOT_INO, "x", &a), 0);
+	assert_int_equal(op_mkfile(f, ROOT_INO, "y", &a), 0);
+	assert_int_equal(op_rename(f, ROOT_INO, "x", ROOT_INO, "y", 0), 0);
+	core_forget(f->c, a.ino, 1);
+	wait_until(mini_metad_inode_count(f->m) == count + 1);
+	fix_stop(f);
+}
+
+static void test_a_tmpfile_can_get_a_name_or_vanish(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct core_file *h1, *h2;
+	struct meta_attr a, b, c;
+	(void)state;
+	assert_int_equal(op_open_new(f, ROOT_INO, NULL, O_RDWR, &h1, &a), 0);
+	assert_int_equal(op_open_new(f, ROOT_INO, NULL, O_RDWR, &h2, &b), 0);
+	assert_int_equal(a.nlink, 0);
+	assert_int_equal(op_link(f, a.ino, ROOT_INO, "named", &c), 0);
+	assert_int_equal(c.nlink, 1);
+	core_release(f->c, h1);
+	core_release(f->c, h2);
+	wait_until(mini_metad_getattr(f->m, b.ino, &c) == -ENOENT);
+	assert_int_equal(mini_metad_getattr(f->m, a.ino, &c), 0);
+	assert_int_equal(mini_metad_lookup(f->m, ROOT_INO, "named", &c), 0);
+	track(f, a.ino);
+	fix_stop(f);
+}
+
+static void test_create_grants_the_lease_and_close_gives_it_back(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct core_file *h, *h2;
+	struct meta_attr a;
+	(void)state;
+	assert_int_equal(op_open_new(f, ROOT_INO, "f", O_WRONLY, &h, &a), 0);
+	assert_int_equal(mini_metad_lease_count(f->m), 1);
+	assert_int_equal(op_open_new(f, ROOT_INO, "r", O_RDONLY, &h2, &a), 0);
+	assert_int_equal(mini_metad_lease_count(f->m), 1);
+	core_release(f->c, h2);
+	assert_int_equal(op_open_new(f, ROOT_INO, "f", O_WRONLY | O_EXCL, &h2,
+				     &a), -EEXIST);
+	core_release(f->c, h);
+	wait_until(mini_metad_lease_count(f->m) == 0);
+	assert_int_equal(op_open_new(f, ROOT_INO, "f", O_WRONLY, &h, &a), 0);
+	core_release(f->c, h);
+	fix_stop(f);
+}
+
+static void test_an_open_of_a_known_file_asks_nobody(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct core_file *h;
+	struct meta_attr a;
+	(void)state;
+	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
+	uint64_t before = mini_metad_received(f->m, WIRE_OP_META_GETATTR);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(op_open(f, a.ino, O_RDWR, &h), 0);
+		assert_int_equal(core_file_ino(h), a.ino);
+		core_release(f->c, h);
+	}
+	assert_int_equal(mini_metad_received(f->m, WIRE_OP_META_GETATTR),
+			 before);
+	assert_int_equal(op_open(f, 123456, O_RDONLY, &h), -ENOENT);
+	fix_stop(f);
+}
+
+/* ---- locks ---- */
+
+static void test_locks_wait_are_granted_and_cancelled(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct lock_range r = { .ino = 5, .kind = LOCK_KIND_POSIX,
+				.type = LOCK_TYPE_WRITE, .start = 0,
+				.end = UINT64_MAX, .owner = 1, .pid = 11 };
+	struct core_lock_wait a = { .w.r = r }, b = { .w.r = r },
+			      c = { .w.r = r };
+	(void)state;
+	assert_int_equal(core_setlk(f->c, &a, false), 0);
+	b.w.r.owner = 2;
+	assert_int_equal(core_setlk(f->c, &b, false), -EAGAIN);
+	struct fix_call *k = fix_call_new();
+	b.cb = on_err;
+	b.arg = k;
+	assert_int_equal(core_setlk(f->c, &b, true), -EINPROGRESS);
+	c.w.r.owner = 3;
+	c.cb = on_err;
+	assert_int_equal(core_setlk(f->c, &c, true), -EINPROGRESS);
+	assert_true(core_setlk_cancel(f->c, &c));
+	assert_false(core_setlk_cancel(f->c, &c));
+	r.owner = 9;
+	core_getlk(f->c, &r);
+	assert_int_equal(r.pid, 11);
+	core_lock_drop_owner(f->c, 5, LOCK_KIND_POSIX, 1);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	assert_false(core_setlk_cancel(f->c, &b));
+	core_lock_drop_owner(f->c, 5, LOCK_KIND_POSIX, 2);
+	fix_stop(f);
+}
+
+static void test_limits_are_errors_not_requests(void **state)
+{
+	struct fix *f = fix_new(0);
+	char name[NAME_LEN_MAX + 2];
+	struct meta_attr a;
+	(void)state;
+	memset(name, 'n', sizeof(name));
+	name[NAME_LEN_MAX + 1] = 0;
+	assert_int_equal(op_lookup(f, ROOT_INO, name, &a), -ENAMETOOLONG);
+	assert_int_equal(op_mkfile(f, ROOT_INO, name, &a), -ENAMETOOLONG);
+	assert_int_equal(op_mkdir(f, ROOT_INO, name, &a), -ENAMETOOLONG);
+	assert_int_equal(op_unlink(f, ROOT_INO, name, false), -ENAMETOOLONG);
+	assert_int_equal(op_rename(f, ROOT_INO, "a", ROOT_INO, name, 0),
+			 -ENAMETOOLONG);
+	assert_int_equal(op_link(f, ROOT_INO, ROOT_INO, name, &a),
+			 -ENAMETOOLONG);
+	name[NAME_LEN_MAX] = 0;
+	assert_int_equal(op_mkfile(f, ROOT_INO, name, &a), 0);
+	assert_int_equal(op_lookup(f, ROOT_INO, name, &a), 0);
+	fix_stop(f);
+}
+
+/* ---- memory runs out ---- */
+
+static bool no_dirent(void *arg, const struct meta_dirent *d,
+		      const struct meta_attr *a)
+{
+	(void)arg;
+	(void)d;
+	(void)a;
+	return true;
+}
+
+/* Starts operation @which; false: there are no more. */
+static bool start_op(struct fix *f, unsigned which, uint64_t dir,
+		     struct core_file **file, struct fix_call *k)
+{
+	struct core_create p = { .parent = dir, .name = "new",
+				 .mode = S_IFREG | 0600,
+				 .open_flags = O_RDWR };
+	struct meta_setattr s = { .ino = dir, .valid = META_SET_MODE,
+				  .mode = 0711 };
+	switch (which) {
+	case 0:
+		core_lookup(f->c, dir, "old", on_attr, k);
+		break;
+	case 1:
+		core_create(f->c, &p, on_attr, k);
+		break;
+	case 2:
+		core_create_open(f->c, &p, file, on_attr, k);
+		break;
+	case 3:
+		core_rename(f->c, dir, "new", dir, "newer", 0, on_err, k);
+		break;
+	case 4:
+		core_unlink(f->c, dir, "newer", false, on_err, k);
+		break;
+	case 5:
+		core_setattr(f->c, &s, on_attr, k);
+		break;
+	case 6:
+		core_setxattr(f->c, dir, "user.x", "y", 1, 0, on_err, k);
+		break;
+	case 7:
+		core_readdir(f->c, dir, 0, 4096, true, no_dirent, on_err, k);
+		break;
+	case 8:
+		core_fsync_dir(f->c, dir, on_err, k);
+		break;
+	case 9:
+		core_open(f->c, dir, O_RDONLY, file, on_err, k);
+		break;
+	default:
+		return false;
+	}
+	return true;
+}
+
+static void test_each_failing_allocation_is_just_an_error(
+	void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr d;
+	(void)state;
+	if (!fail_malloc_works()) {
+		fix_stop(f);
+		skip();
+	}
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	assert_int_equal(op_mkfile(f, d.ino, "old", NULL), 0);
+	for (unsigned which = 0;; which++) {
+		bool more = true;
+		for (unsigned nth = 1; more; nth++) {
+			struct core_file *file = NULL;
+			struct fix_call *k = fix_call_new();
+			assert_true(nth < 50);
+			fail_malloc_at(nth);
+			more = start_op(f, which, d.ino, &file, k);
+			bool hit = fail_malloc_hit();
+			if (!more) {
+				k->done = true;
+				(void)fix_call_end(k, NULL);
+				fix_stop(f);
+				return;
+			}
+			int err = fix_call_end(k, NULL);
+			if (file)
+				core_release(f->c, file);
+			/* some do without what they could not get */
+			assert_true(err == 0 || err == -ENOMEM ||
+				    (which == 2 && err == -EEXIST));
+			/* until none fails, or it is done and over */
+			more = hit && (err != 0 || which == 0);
+			check_truth(f);
+		}
+		if (which == 1)
+			assert_int_equal(op_unlink(f, d.ino, "new", false), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_kind_of_object_is_made_as_asked),
+		cmocka_unit_test(test_caches_follow_unlink_link_rename),
+		cmocka_unit_test(
+			test_rename_of_unknown_directories_asks_for_counts),
+		cmocka_unit_test(
+			test_getattr_and_absent_xattrs_do_not_leave_the_mount),
+		cmocka_unit_test(test_xattrs_are_kept_and_listed),
+		cmocka_unit_test(test_setattr_changes_what_is_cached),
+		cmocka_unit_test(test_a_large_directory_lists_each_name_once),
+		cmocka_unit_test(test_a_listing_begun_after_a_change_shows_it),
+		cmocka_unit_test(test_removing_while_listing_meets_every_name),
+		cmocka_unit_test(test_listed_attributes_are_the_present_ones),
+		cmocka_unit_test(
+			test_listing_moves_the_atime_as_relatime_does),
+		cmocka_unit_test(
+			test_absent_names_of_own_directories_are_answered_here),
+		cmocka_unit_test(
+			test_random_names_in_own_directories_agree_with_metad),
+		cmocka_unit_test(
+			test_an_unlinked_open_file_lives_until_its_last_handle),
+		cmocka_unit_test(test_an_unlinked_closed_file_is_given_back),
+		cmocka_unit_test(test_a_tmpfile_can_get_a_name_or_vanish),
+		cmocka_unit_test(
+			test_create_grants_the_lease_and_close_gives_it_back),
+		cmocka_unit_test(test_an_open_of_a_known_file_asks_nobody),
+		cmocka_unit_test(test_locks_wait_are_granted_and_cancelled),
+		cmocka_unit_test(test_limits_are_errors_not_requests),
+		cmocka_unit_test(
+			test_each_failing_allocation_is_just_an_error),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

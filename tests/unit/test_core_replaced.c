@@ -1,0 +1,375 @@
+/* What the client core owes for content that newer content replaced, or that a
+ * daemon refused, executed twice, or had to give up: an fsync answers 0 only
+ * when what it promised, or newer content, is durable; what was acknowledged
+ * stays readable; and metad hears the true number of units.
+ *
+ * Method: frames are stopped at daemons in memory (tests/lib/mini_blockd.h) at
+ * the moment that matters, then fail, or lose their answers.
+ */
+#include "fuse/core/blk_priv.h"
+#include "tests/lib/data_fix.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define LEN 8192u
+
+static void fail_all(struct dfix *d, uint16_t op, int err, int count)
+{
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_fail(d->b[i], op, err, count);
+}
+
+static void lose_all(struct dfix *d, uint16_t op, int count)
+{
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_lose_replies(d->b[i], op, count);
+}
+
+static void check_durable(struct dfix *d, struct core_file *f, uint64_t off,
+			  const void *want, uint32_t len)
+{
+	uint8_t got[2 * LEN];
+
+	assert_true(len <= sizeof(got));
+	d_peek(d, f, off, len, true, got);
+	assert_memory_equal(got, want, len);
+}
+
+static void check_read(struct dfix *d, struct core_file *f, uint64_t off,
+		       const void *want, uint32_t len)
+{
+	uint8_t got[2 * LEN];
+
+	assert_true(len <= sizeof(got));
+	assert_int_equal(d_read(d, f, off, got, len), len);
+	assert_memory_equal(got, want, len);
+}
+
+static struct fix_call *sync_start(struct dfix *d, struct core_file *f,
+				   bool global)
+{
+	struct fix_call *k;
+
+	if (!global)
+		return d_fsync_start(d, f);
+	k = fix_call_new();
+	core_sync_all(d->f.c, on_err, k);
+	return k;
+}
+
+/* ---- content replaced in flight ---- */
+
+/* The answer to older content is @err, when newer content, unsent, has taken
+ * all its bytes: whoever waited for the older waits for the newer. */
+static void replaced_in_flight(int err, bool global)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t a[LEN], b[LEN];
+	struct fix_call *k;
+
+	d_fill(a, sizeof(a), 1);
+	d_fill(b, sizeof(b), 2);
+	assert_int_equal(d_write(d, f, 0, a, LEN, 0), 0);
+	fail_all(d, WIRE_OP_BLK_WRITE, err, 1);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	k = sync_start(d, f, global);
+	wait_until(d_held(d) == 1);
+	fail_all(d, 0, 0, 0);
+	assert_int_equal(d_write(d, f, 0, b, LEN, 0), 0);
+	/* The error goes out; the newer content gets no further than there. */
+	d_hold(d, WIRE_OP_BLK_WRITE, true);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	wait_until(d_received(d, WIRE_OP_BLK_WRITE) == 2);
+	assert_false(fix_call_wait(k, 50));
+	d_hold(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	check_durable(d, f, 0, b, LEN);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_fsync_waits_for_what_replaced_a_frame_without_memory(
+	void **state)
+{
+	(void)state;
+	replaced_in_flight(-ENOMEM, false);
+	replaced_in_flight(-ENOMEM, true);
+}
+
+static void test_fsync_waits_for_what_replaced_a_frame_of_an_old_cut(
+	void **state)
+{
+	(void)state;
+	replaced_in_flight(-ESTALE, false);
+	replaced_in_flight(-ESTALE, true);
+}
+
+static void test_fsync_fails_with_what_replaced_a_refused_frame(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t a[LEN], b[LEN];
+	struct fix_call *k;
+
+	(void)state;
+	d_fill(a, sizeof(a), 3);
+	d_fill(b, sizeof(b), 4);
+	assert_int_equal(d_write(d, f, 0, a, LEN, 0), 0);
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	k = d_fsync_start(d, f);
+	wait_until(d_held(d) == 1);
+	assert_int_equal(d_write(d, f, 0, b, LEN, 0), 0);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
+	assert_int_equal(d_fsync(d, f), -ENOSPC);
+	check_read(d, f, 0, b, LEN);
+	fail_all(d, 0, 0, 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	check_durable(d, f, 0, b, LEN);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+/* ---- a write-through write that is refused ---- */
+
+/* After @p, wholly or in part acknowledged, was refused: there to be read, and
+ * every fsync fails until it is durable. */
+static void check_kept(struct dfix *d, struct core_file *f, const uint8_t *p)
+{
+	assert_int_equal(d_size(d, f), LEN);
+	check_read(d, f, 0, p, LEN);
+	assert_int_equal(d_fsync(d, f), -ENOSPC);
+	check_read(d, f, 0, p, LEN);
+	fail_all(d, 0, 0, 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	check_durable(d, f, 0, p, LEN);
+	check_read(d, f, 0, p, LEN);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_a_refused_write_keeps_what_was_buffered_before_it(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 5);
+	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fill(p, sizeof(p), 6);
+	assert_int_equal(d_write(d, f, 0, p, LEN, CORE_WRITE_DIRECT), -ENOSPC);
+	check_kept(d, f, p);
+}
+
+static void test_a_refused_write_keeps_what_was_in_flight_before_it(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct fix_call *k, *w;
+	uint8_t p[LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 7);
+	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	k = d_fsync_start(d, f);
+	wait_until(d_held(d) == 1);
+	d_fill(p, LEN / 2, 8);
+	w = d_write_start(d, f, 0, p, LEN / 2, CORE_WRITE_DIRECT);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
+	assert_int_equal(fix_call_end(w, NULL), -ENOSPC);
+	check_kept(d, f, p);
+}
+
+/* The daemon has the older content in memory, and loses it. */
+static void test_a_refused_write_keeps_what_was_not_synced_before_it(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 9);
+	assert_int_equal(d_write(d, f, 0, p, LEN, CORE_WRITE_DIRECT), 0);
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fill(p, sizeof(p), 10);
+	assert_int_equal(d_write(d, f, 0, p, LEN, CORE_WRITE_DIRECT), -ENOSPC);
+	d_restart(d, true);
+	check_kept(d, f, p);
+}
+
+static void test_a_refused_write_of_its_own_bytes_leaves_nothing(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[2 * LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 11);
+	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	assert_int_equal(d_write(d, f, LEN, p + LEN, LEN, CORE_WRITE_DIRECT),
+			 -ENOSPC);
+	check_kept(d, f, p);
+}
+
+/* ---- a lease that is refused ---- */
+
+/* The answer to LEASE comes last: all else of the fsync is done. */
+static void lease_refused(int err, bool global)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = NULL;
+	struct meta_attr a;
+	struct fix_call *k;
+	uint8_t p[LEN];
+
+	/* Not d_create(): that brings the lease with it. */
+	assert_int_equal(op_mkfile(&d->f, ROOT_INO, "f", &a), 0);
+	assert_int_equal(op_open(&d->f, a.ino, O_RDWR, &f), 0);
+	d_fill(p, sizeof(p), 12);
+	mini_metad_fail(d->f.m, WIRE_OP_META_LEASE, err, 1);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_LEASE, true);
+	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
+	k = sync_start(d, f, global);
+	wait_until(mini_metad_received(d->f.m, WIRE_OP_META_LEASE) == 1);
+	assert_false(fix_call_wait(k, 50));
+	mini_metad_hold_replies(d->f.m, 0, false);
+	assert_int_equal(fix_call_end(k, NULL), -EIO);
+	assert_int_equal(d_fsync(d, f), -EIO);
+	assert_int_equal(d_write(d, f, 0, p, LEN, 0), -EIO);
+	d_close(d, f);
+	dfix_kill(d);
+}
+
+static void test_fsync_fails_when_the_lease_is_refused_meanwhile(void **state)
+{
+	(void)state;
+	lease_refused(-ESTALE, false);
+	lease_refused(-ENOENT, false);
+}
+
+static void test_sync_fails_when_a_lease_is_refused_meanwhile(void **state)
+{
+	(void)state;
+	lease_refused(-ESTALE, true);
+}
+
+/* ---- what is executed twice ---- */
+
+/* The first that metad hears of the size and units is the truth already. */
+static void check_units(struct dfix *d, uint64_t ino, uint64_t want)
+{
+	uint64_t units = 0;
+	struct meta_attr a;
+
+	wait_until(mini_metad_executed(d->f.m, WIRE_OP_META_RETURN) > 0);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		units += mini_blockd_units(d->b[i], ino);
+	assert_int_equal(units, want);
+	assert_int_equal(mini_metad_getattr(d->f.m, ino, &a), 0);
+	assert_int_equal(a.units, want);
+	assert_int_equal(op_getattr(&d->f, ino, &a), 0);
+	assert_int_equal(a.units, want);
+}
+
+static void test_metad_hears_the_units_of_a_write_sent_twice(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 13);
+	lose_all(d, WIRE_OP_BLK_WRITE, 1);
+	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_int_equal(d_executed(d, WIRE_OP_BLK_WRITE), 2);
+	check_units(d, core_file_ino(f), LEN / UNIT_SIZE);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_metad_hears_the_units_of_a_reservation_sent_twice(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f);
+
+	(void)state;
+	lose_all(d, WIRE_OP_BLK_ALLOC, 1);
+	assert_int_equal(d_fallocate(d, f, 0, 0, LEN), 0);
+	assert_int_equal(d_executed(d, WIRE_OP_BLK_ALLOC), 2);
+	/* Nobody was in a hurry to tell of it before. */
+	d_close(d, f);
+	check_units(d, ino, LEN / UNIT_SIZE);
+	dfix_stop(d);
+}
+
+static void test_a_write_during_the_count_has_it_begin_again(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[2 * LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 14);
+	lose_all(d, WIRE_OP_BLK_WRITE, 1);
+	d_hold_replies(d, WIRE_OP_BLK_END, true);
+	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	lose_all(d, 0, 0);
+	wait_until(d_held(d) == DFIX_BLOCKDS);
+	/* What is held says nothing of this. */
+	assert_int_equal(d_write(d, f, LEN, p + LEN, LEN, 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_int_equal(mini_metad_executed(d->f.m, WIRE_OP_META_RETURN), 0);
+	d_hold_replies(d, WIRE_OP_BLK_END, false);
+	check_units(d, core_file_ino(f), 2 * LEN / UNIT_SIZE);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			test_fsync_waits_for_what_replaced_a_frame_without_memory),
+		cmocka_unit_test(
+			test_fsync_waits_for_what_replaced_a_frame_of_an_old_cut),
+		cmocka_unit_test(
+			test_fsync_fails_with_what_replaced_a_refused_frame),
+		cmocka_unit_test(
+			test_a_refused_write_keeps_what_was_buffered_before_it),
+		cmocka_unit_test(
+			test_a_refused_write_keeps_what_was_in_flight_before_it),
+		cmocka_unit_test(
+			test_a_refused_write_keeps_what_was_not_synced_before_it),
+		cmocka_unit_test(
+			test_a_refused_write_of_its_own_bytes_leaves_nothing),
+		cmocka_unit_test(
+			test_fsync_fails_when_the_lease_is_refused_meanwhile),
+		cmocka_unit_test(
+			test_sync_fails_when_a_lease_is_refused_meanwhile),
+		cmocka_unit_test(
+			test_metad_hears_the_units_of_a_write_sent_twice),
+		cmocka_unit_test(
+			test_metad_hears_the_units_of_a_reservation_sent_twice),
+		cmocka_unit_test(
+			test_a_write_during_the_count_has_it_begin_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

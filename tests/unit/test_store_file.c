@@ -1,0 +1,254 @@
+/* The block store on real files with its own thread: what the fake disk cannot
+ * show is that the threads agree (run it under tsan) and that an idle store
+ * comes to rest.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "blockd/store.h"
+#include "common/crc32c.h"
+#include "tests/lib/file_dev.h"
+
+#define BLOCK (1u << 20)
+
+static char dir[64];
+static struct file_dev *f;
+static struct store *s;
+static struct store_options o;
+static uint8_t data[BLOCK] __attribute__((aligned(4096)));
+static uint8_t got[BLOCK] __attribute__((aligned(4096)));
+static uint32_t busy;
+
+static void answered(struct store_req *r, int err)
+{
+	(void)r;
+	assert_int_equal(err, 0);
+	busy--;
+}
+
+static void closed(void *arg, int err)
+{
+	(void)arg;
+	assert_int_equal(err, 0);
+	busy--;
+}
+
+static void wait_all(void)
+{
+	while (busy > 0)
+		(void)file_dev_run(f, 100);
+}
+
+static void open_store(void)
+{
+	char why[512];
+
+	if (store_open(file_dev_dev(f), &o, &s, why, sizeof(why)) != 0)
+		fail_msg("%s", why);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	(void)snprintf(dir, sizeof(dir), "/tmp/hailfs-store-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	f = file_dev_new(dir, true);
+	if (f == NULL)
+		f = file_dev_new(dir, false);
+	assert_non_null(f);
+	o = (struct store_options){ .dir = dir, .cluster_id = 1,
+				    .daemon_id = 1,
+				    .capacity_bytes = 600u << 20,
+				    .journal_bytes = 4u << 20,
+				    .cache_bytes = 8u << 20 };
+	assert_int_equal(store_format(file_dev_dev(f), &o), 0);
+	open_store();
+	for (uint32_t i = 0; i < BLOCK; i++)
+		data[i] = (uint8_t)(i * 13 + i / 4096);
+	return 0;
+}
+
+static void close_store(void)
+{
+	busy++;
+	store_close(s, closed, NULL);
+	wait_all();
+}
+
+static int teardown(void **state)
+{
+	char cmd[128];
+
+	(void)state;
+	close_store();
+	file_dev_free(f);
+	(void)snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+	return system(cmd);
+}
+
+static void write_start(struct store_req *r, uint8_t *sums, uint64_t ino,
+			uint64_t index, uint32_t off, uint32_t len, bool sync)
+{
+	struct blk_write w = { .ino = ino, .index = index, .off = off,
+			       .len = len, .block_log2 = 20,
+			       .flags = sync ? BLK_WRITE_SYNC : 0,
+			       .mtime_ns = 1,
+			       .sums = { sums, crc32c_piece_count(off, len) *
+					 4 } };
+
+	crc32c_sums(off, data + off, len, sums);
+	r->done = answered;
+	busy++;
+	store_write(s, r, &w, data + off);
+}
+
+static void read_same(uint64_t ino, uint64_t index)
+{
+	static uint8_t sums[1024];
+	struct store_req r = { .done = answered };
+	struct blk_read rd = { .ino = ino, .index = index, .len = BLOCK,
+			       .block_log2 = 20 };
+	struct store_read_out out = { .buf = got, .buf_cap = BLOCK,
+				      .sums = sums };
+
+	busy++;
+	store_read(s, &r, &rd, &out);
+	wait_all();
+	assert_false(out.hole);
+	assert_memory_equal(got, data, BLOCK);
+}
+
+static void many_at_once_with_checkpoints_between(void **state)
+{
+	static struct store_req r[16];
+	static uint8_t sums[16][1024];
+	const uint32_t ops = 6000;
+
+	(void)state;
+	for (uint32_t i = 0; i < ops;) {
+		for (uint32_t k = 0; k < 16; k++, i++)
+			write_start(&r[k], sums[k], k % 3, k, i / 16 % 250 *
+				    4096, 6 * 4096, i % 7 == 0);
+		wait_all();
+	}
+	for (uint32_t k = 0; k < 16; k++)
+		write_start(&r[k], sums[k], k % 3, k, 0, BLOCK, true);
+	wait_all();
+	for (uint32_t k = 0; k < 16; k++)
+		read_same(k % 3, k);
+	close_store();
+	open_store();
+	for (uint32_t k = 0; k < 16; k++)
+		read_same(k % 3, k);
+}
+
+/* One piece of a block of the largest size. */
+static void big_write(uint8_t *p, uint32_t off, uint32_t len)
+{
+	static uint8_t sums[4096 + 8];
+	struct store_req r = { .done = answered };
+	struct blk_write w = { .ino = 9, .off = off, .len = len,
+			       .block_log2 = BLOCK_LOG2_MAX, .mtime_ns = 1,
+			       .sums = { sums, crc32c_piece_count(off, len) *
+					 4 } };
+
+	crc32c_sums(off, p + off, len, sums);
+	busy++;
+	store_write(s, &r, &w, p + off);
+	wait_all();
+}
+
+static void big_same(const uint8_t *p, uint8_t *to, uint32_t off, uint32_t len)
+{
+	static uint8_t sums[4096 + 8];
+	struct store_req r = { .done = answered };
+	struct blk_read rd = { .ino = 9, .off = off, .len = len,
+			       .block_log2 = BLOCK_LOG2_MAX };
+	struct store_read_out out = { .buf = to, .sums = sums,
+				      .buf_cap = (1u << BLOCK_LOG2_MAX) };
+
+	busy++;
+	store_read(s, &r, &rd, &out);
+	wait_all();
+	assert_false(out.hole);
+	assert_memory_equal(to + out.data_off, p + off, len);
+	assert_int_equal(crc32c_check(off, p + off, len, sums,
+				      crc32c_piece_count(off, len) * 4), 0);
+}
+
+static void the_largest_blocks_work_whole_and_in_pieces(void **state)
+{
+	const uint32_t size = 1u << BLOCK_LOG2_MAX;
+	uint8_t *p = aligned_alloc(4096, size), *to = aligned_alloc(4096, size);
+	struct store_req r = { .done = answered };
+
+	(void)state;
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < size; i++)
+			p[i] = (uint8_t)(i * (round + 3) + i / 4096);
+		if (round == 0)
+			big_write(p, 0, size);
+		/* Unaligned: small edges, a large middle from a bounce. */
+		if (round == 1) {
+			big_write(p, 0, 1000);
+			big_write(p, 1000, size - 2017);
+			big_write(p, size - 1017, 1017);
+		}
+		/* All small: several records, more than one arena. */
+		for (uint32_t off = 0; round == 2 && off < size; off += 60000)
+			big_write(p, off, size - off < 60000 ? size - off :
+							       60000);
+		busy++;
+		store_sync(s, &r, 9);
+		wait_all();
+		big_same(p, to, 0, size);
+		big_same(p, to, 12345, 54321);
+		close_store();
+		open_store();
+		big_same(p, to, 0, size);
+	}
+	free(p);
+	free(to);
+}
+
+static void an_idle_store_comes_to_rest(void **state)
+{
+	struct store_req r;
+	struct store_stat st;
+	uint8_t sums[16];
+
+	(void)state;
+	write_start(&r, sums, 1, 0, 0, 100, true);
+	wait_all();
+	store_stat(s, &st);
+	assert_int_equal(st.units_dirty, 1);
+	for (int i = 0; i < 80 && st.units_dirty > 0; i++) {
+		(void)file_dev_run(f, 100);
+		store_stat(s, &st);
+	}
+	assert_int_equal(st.units_dirty, 0);
+	assert_true(st.checkpoints > 0);
+	/* And stays there: nothing ticks. */
+	while (file_dev_run(f, 50) > 0)
+		;
+	assert_int_equal(file_dev_run(f, 1500), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			many_at_once_with_checkpoints_between, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(
+			the_largest_blocks_work_whole_and_in_pieces, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(an_idle_store_comes_to_rest,
+						setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
