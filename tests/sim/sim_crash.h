@@ -1,0 +1,233 @@
+/* The client dies: what sim_cluster.c must find afterwards. Part of it. */
+#ifndef TESTS_SIM_SIM_CRASH_H
+#define TESTS_SIM_SIM_CRASH_H
+
+static struct model_fs *model_new(struct world *w)
+{
+	struct model_fs *m = model_fs_new(0755, 0);
+	struct model_create p = { .parent = MODEL_FS_ROOT,
+				  .mode = S_IFDIR | 0755 };
+
+	w->dir_model[0] = MODEL_FS_ROOT;
+	for (uint32_t i = 1; i < DIRS; i++) {
+		p.name = i == 1 ? "d1" : "d2";
+		require(w, model_fs_create(m, &p, 0, &w->dir_model[i]) == 0);
+	}
+	return m;
+}
+
+/* The names after the first @count mutations; files get their model's
+ * numbers, those not made yet 0. */
+static struct model_fs *model_after(struct world *w, uint32_t count)
+{
+	struct model_fs *m = model_new(w);
+
+	for (uint32_t i = 0; i < w->fid_count; i++)
+		w->files[i].model = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct name_op *o = &w->ops[i];
+		uint64_t ino = 0;
+
+		(void)model_apply(w, m, o, &ino);
+		if (ino)
+			w->files[o->fid].model = ino;
+	}
+	return m;
+}
+
+/* Takes the longest prefix whose names are there. */
+static void adopt_names(struct world *w)
+{
+	struct listing real, want;
+	uint32_t count = w->op_count;
+
+	list_real(w, &real);
+	for (;; count--) {
+		struct model_fs *m = model_after(w, count);
+
+		list_model(w, m, &want);
+		if (memcmp(&real, &want, sizeof(real)) == 0) {
+			model_fs_free(w->model);
+			w->model = m;
+			break;
+		}
+		model_fs_free(m);
+		if (count == w->durable)
+			lost(w, "names after a crash are of no moment");
+	}
+	say(w, "  %u of %u mutations survived, %u had to", count, w->op_count,
+	    w->durable);
+	/* What fell away is never replayed; its files stay unborn. */
+	w->op_count = w->durable = count;
+}
+
+static void may_be(const struct data_op *o, uint64_t at, const uint8_t *got,
+		   bool *ok, bool *newer)
+{
+	uint64_t from = u64_max(o->off, at);
+	uint64_t end = u64_min(o->end, at + WINDOW);
+	static uint8_t p[LEN_MAX];
+
+	if (from >= end)
+		return;
+	if (!o->cut)
+		fill(p, o->end - o->off, o->seed);
+	for (uint64_t b = from; b < end; b++) {
+		uint8_t is = got[b - at];
+
+		if (o->cut && o->maybe) {
+			ok[b - at] |= is == 0;
+		} else if (o->cut) {
+			ok[b - at] = is == 0;
+			newer[b - at] = false;
+		} else if (is == p[b - o->off]) {
+			ok[b - at] = newer[b - at] = true;
+		}
+	}
+}
+
+/* One window of a file after a crash: old or new, byte by byte. */
+static void check_window(struct world *w, struct file *f, uint32_t i,
+			 const uint8_t *got, uint64_t size)
+{
+	static bool ok[WINDOW], newer[WINDOW];
+	uint64_t at = window_off(i), bytes;
+
+	bytes = size > at ? u64_min(size - at, WINDOW) : 0;
+	for (uint32_t b = 0; b < WINDOW; b++) {
+		ok[b] = got[b] == f->base[i * WINDOW + b];
+		newer[b] = false;
+	}
+	for (uint32_t k = 0; k < f->op_count; k++)
+		may_be(&f->ops[k], at, got, ok, newer);
+	for (uint32_t b = 0; b < bytes; b++)
+		if (!ok[b]) {
+			say(w, "fid %u byte %llu is %02x, was %02x",
+			    fid_of(w, f), (unsigned long long)at + b, got[b],
+			    f->base[i * WINDOW + b]);
+			lost(w, "content is neither old nor new");
+		}
+	if (size > f->lo && !f->grown && size > at && size <= at + WINDOW)
+		require(w, newer[size - 1 - at]);
+}
+
+static uint64_t real_size(struct world *w, struct file *f)
+{
+	struct sim_call *k = sim_call_new();
+	struct meta_attr a;
+
+	core_getattr(w->x.c, f->ino, sim_on_attr, k);
+	require(w, finish(w, k, &a, false) == 0);
+	return a.size;
+}
+
+/* Known gap: a client that dies together with a metad that forgets the write
+ * lease it had given leaves bytes behind the end of the file, and nobody
+ * knows of them; a later write beyond them shows them. Such a file is left
+ * alone from here on, and counted. */
+static void leave_tail(struct world *w, struct file *f, uint64_t size)
+{
+	uint64_t end = 0, units = 0;
+
+	for (uint32_t i = 0; i < SIM_BLOCKDS; i++)
+		end = u64_max(end, mini_blockd_end(w->x.b[i], f->ino, &units));
+	if (end <= size)
+		return;
+	say(w, "  fid %u has bytes up to %llu behind its end", fid_of(w, f),
+	    (unsigned long long)end);
+	require(w, w->forgetful);
+	w->tails++;
+	free(f->base);
+	f->base = NULL;
+}
+
+/* Reads the file, checks it, and takes it for the model's. */
+static void adopt_content(struct world *w, struct file *f)
+{
+	uint8_t *got = malloc(IMAGE);
+	uint64_t size = real_size(w, f);
+	struct core_file *h;
+	struct sim_call *k = sim_call_new();
+
+	require(w, got);
+	say(w, "  fid %u has %llu bytes (%llu to %llu)", fid_of(w, f),
+	    (unsigned long long)size, (unsigned long long)f->lo,
+	    (unsigned long long)f->hi);
+	require(w, size >= f->lo && size <= f->hi);
+	core_open(w->x.c, f->ino, O_RDONLY, &h, sim_on_err, k);
+	require(w, finish(w, k, NULL, false) == 0);
+	memset(got, 0, IMAGE);
+	require(w, model_fs_truncate(w->model, f->model, size, 0) == 0);
+	for (uint32_t i = 0; i < WINDOWS; i++) {
+		uint64_t at = window_off(i);
+		uint64_t len = size > at ? u64_min(size - at, WINDOW) : 0;
+
+		k = sim_call_new();
+		k->to = got + i * WINDOW;
+		core_read(w->x.c, h, at, WINDOW, sim_on_data, k);
+		require(w, sim_call_wait(k, CALL_MS));
+		require(w, k->err == 0 && k->len == len);
+		sim_call_free(k);
+		check_window(w, f, i, got + i * WINDOW, size);
+		require(w, model_fs_write(w->model, f->model, at,
+					  got + i * WINDOW, len, 0) == 0);
+	}
+	core_release(w->x.c, h);
+	free(got);
+	leave_tail(w, f, size);
+}
+
+static void check_contents(struct world *w)
+{
+	for (uint32_t i = 0; i < w->fid_count; i++) {
+		struct file *f = &w->files[i];
+
+		f->h = NULL;
+		if (!f->base || !there(w, f))
+			continue;
+		adopt_content(w, f);
+		settle(w, f);
+	}
+}
+
+/* Leaves something under way, most times. */
+static struct sim_call *last_words(struct world *w, struct file *f)
+{
+	struct sim_call *k = NULL;
+
+	if (!f || rnd(w, 3) == 0)
+		return NULL;
+	if (rnd(w, 2))
+		return write_start(w, f);
+	k = sim_call_new();
+	core_fsync(w->x.c, f->ino, false, sim_on_err, k);
+	return k;
+}
+
+static void step_crash(struct world *w)
+{
+	struct file *f = some_file(w);
+	struct sim_call *k;
+
+	say(w, "crash");
+	w->crashes++;
+	if (rnd(w, 2))
+		trouble_begin(w);
+	k = last_words(w, f);
+	sim_pause((unsigned)rnd(w, 3000));
+	sim_box_abandon(&w->x);
+	if (k)
+		sim_call_free(k);
+	for (uint32_t i = 0; i < SIM_BLOCKDS; i++)
+		if (rnd(w, 2))
+			mini_blockd_restart(w->x.b[i], true);
+	if (rnd(w, 2))
+		restart_metad(w, true);
+	trouble_end(w);
+	sim_box_mount(&w->x);
+	adopt_names(w);
+	check_contents(w);
+	check_names(w);
+}
+
+#endif
