@@ -1,0 +1,340 @@
+/* One measurement of one directory; bench/run alternates it between file
+ * systems. Prints "METRIC UNIT VALUE" lines.
+ *
+ *	micro seqwrite DIR MIB        1 MiB writes, then fsync
+ *	micro seqread DIR             of the file seqwrite left (drops caches)
+ *	micro prepare DIR MIB         the file of the random cases
+ *	micro randread DIR DEPTH MS   4 KiB O_DIRECT, DEPTH threads
+ *	micro randwrite DIR DEPTH MS
+ *	micro append DIR BYTES MS     append + fdatasync, with latencies
+ *	micro files DIR THREADS N     create+write 4 KiB+close, stat (cached),
+ *	                              rename, unlink of N files in all
+ *	micro spin                    SCHED_IDLE spinner a core, until killed
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUF_SIZE (1u << 20)
+
+static const char *dir;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "micro: %s: %s: %s\n", dir ? dir : "", what,
+		strerror(errno));
+	exit(1);
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void *buffer(void)
+{
+	void *p;
+	if (posix_memalign(&p, 4096, BUF_SIZE))
+		die("memory");
+	uint64_t x = 88172645463325252u;
+	for (size_t i = 0; i < BUF_SIZE / 8; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		((uint64_t *)p)[i] = x;
+	}
+	return p;
+}
+
+static int open_file(const char *name, int flags)
+{
+	char path[512];
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	int fd = open(path, flags | O_CLOEXEC, 0644);
+	if (fd < 0)
+		die(path);
+	return fd;
+}
+
+static void write_all(int fd, const void *buf, size_t mib)
+{
+	for (size_t i = 0; i < mib; i++)
+		if (write(fd, buf, BUF_SIZE) != (ssize_t)BUF_SIZE)
+			die("write");
+	if (fsync(fd))
+		die("fsync");
+}
+
+static void seqwrite(size_t mib)
+{
+	void *buf = buffer();
+	int fd = open_file("seq", O_WRONLY | O_CREAT | O_TRUNC);
+	int64_t start = now_ns();
+	write_all(fd, buf, mib);
+	double s = (double)(now_ns() - start) / 1e9;
+	close(fd);
+	printf("seqwrite MB/s %.1f\n", (double)mib * 1.048576 / s);
+}
+
+static void drop_caches(void)
+{
+	sync();
+	int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "3", 1) != 1)
+		die("drop_caches");
+	close(fd);
+}
+
+static void seqread(void)
+{
+	void *buf = buffer();
+	drop_caches();
+	int fd = open_file("seq", O_RDONLY);
+	int64_t start = now_ns(), bytes = 0;
+	ssize_t got;
+	while ((got = read(fd, buf, BUF_SIZE)) > 0)
+		bytes += got;
+	if (got < 0)
+		die("read");
+	double s = (double)(now_ns() - start) / 1e9;
+	close(fd);
+	printf("seqread MB/s %.1f\n", (double)bytes / 1e6 / s);
+}
+
+struct rand_thread {
+	pthread_t t;
+	int fd;
+	bool write;
+	uint64_t seed, ops;
+	off_t units;
+	int64_t until;
+};
+
+static void *rand_run(void *arg)
+{
+	struct rand_thread *r = arg;
+	void *buf = buffer();
+	uint64_t x = r->seed;
+	while (now_ns() < r->until) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		off_t off = (off_t)(x % (uint64_t)r->units) * 4096;
+		ssize_t got = r->write ? pwrite(r->fd, buf, 4096, off) :
+					 pread(r->fd, buf, 4096, off);
+		if (got != 4096)
+			die(r->write ? "pwrite" : "pread");
+		r->ops++;
+	}
+	free(buf);
+	return NULL;
+}
+
+static void random_io(bool write, int depth, int64_t ms)
+{
+	struct rand_thread *t = calloc((size_t)depth, sizeof(*t));
+	struct stat st;
+	int fd = open_file("rand", (write ? O_RDWR : O_RDONLY) | O_DIRECT);
+	if (!t || fstat(fd, &st))
+		die("rand");
+	uint64_t ops = 0;
+	int64_t start = now_ns();
+	for (int i = 0; i < depth; i++) {
+		t[i] = (struct rand_thread){ .fd = fd, .write = write,
+					     .seed = 1 + (uint64_t)i * 7919,
+					     .units = st.st_size / 4096,
+					     .until = start + ms * 1000000 };
+		pthread_create(&t[i].t, NULL, rand_run, &t[i]);
+	}
+	for (int i = 0; i < depth; i++) {
+		pthread_join(t[i].t, NULL);
+		ops += t[i].ops;
+	}
+	double s = (double)(now_ns() - start) / 1e9;
+	printf("%s-%d ops/s %.0f\n", write ? "randwrite" : "randread", depth,
+	       (double)ops / s);
+	free(t);
+	close(fd);
+}
+
+static int cmp_i64(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+static void append(size_t bytes, int64_t ms)
+{
+	void *buf = buffer();
+	int fd = open_file("append", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
+	size_t cap = 1 << 20, count = 0;
+	int64_t *lat = malloc(cap * sizeof(*lat));
+	int64_t start = now_ns(), t0 = start, t1 = start;
+	if (!lat)
+		die("memory");
+	while (t1 - start < ms * 1000000 && count < cap) {
+		t0 = t1;
+		if (write(fd, buf, bytes) != (ssize_t)bytes || fdatasync(fd))
+			die("append");
+		t1 = now_ns();
+		lat[count++] = t1 - t0;
+	}
+	double s = (double)(t1 - start) / 1e9;
+	qsort(lat, count, sizeof(*lat), cmp_i64);
+	printf("append-%zu ops/s %.0f\n", bytes, (double)count / s);
+	printf("append-%zu-mean us %.1f\n", bytes, s * 1e6 / (double)count);
+	printf("append-%zu-p99 us %.1f\n", bytes,
+	       (double)lat[count * 99 / 100] / 1000);
+	free(lat);
+	close(fd);
+}
+
+enum phase { PHASE_CREATE, PHASE_STAT, PHASE_RENAME, PHASE_UNLINK, PHASES };
+static const char *const phase_names[] = { "create", "stat", "rename",
+					   "unlink" };
+
+struct files_thread {
+	pthread_t t;
+	int id;
+	size_t count;
+	enum phase phase;
+	const void *buf;
+};
+
+static void one_file(const struct files_thread *f, size_t i)
+{
+	char a[512], b[520];
+	struct stat st;
+	snprintf(a, sizeof(a), "%s/t%d/f%zu", dir, f->id, i);
+	snprintf(b, sizeof(b), "%s.r", a);
+	switch (f->phase) {
+	case PHASE_CREATE: {
+		int fd = open(a, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+		if (fd < 0 || write(fd, f->buf, 4096) != 4096 || close(fd))
+			die(a);
+		break;
+	}
+	case PHASE_STAT:
+		if (stat(a, &st) || st.st_size != 4096)
+			die(a);
+		break;
+	case PHASE_RENAME:
+		if (rename(a, b))
+			die(a);
+		break;
+	default:
+		if (unlink(b))
+			die(b);
+		break;
+	}
+}
+
+static void *files_run(void *arg)
+{
+	struct files_thread *f = arg;
+	for (size_t i = 0; i < f->count; i++)
+		one_file(f, i);
+	return NULL;
+}
+
+static void files(int threads, size_t count)
+{
+	struct files_thread *t = calloc((size_t)threads, sizeof(*t));
+	void *buf = buffer();
+	char path[512];
+	if (!t)
+		die("memory");
+	for (int i = 0; i < threads; i++) {
+		snprintf(path, sizeof(path), "%s/t%d", dir, i);
+		if (mkdir(path, 0755) && errno != EEXIST)
+			die(path);
+	}
+	/* Each file's attributes are asked for once before it counts: the case
+	 * is the cached stat. */
+	for (int i = 0; i < PHASES + 1; i++) {
+		int p = i <= PHASE_STAT ? i : i - 1;
+		bool warm = i == PHASE_STAT;
+		int64_t start = now_ns();
+		for (int k = 0; k < threads; k++) {
+			t[k].id = k;
+			t[k].count = count / (size_t)threads;
+			t[k].phase = (enum phase)p;
+			t[k].buf = buf;
+			pthread_create(&t[k].t, NULL, files_run, &t[k]);
+		}
+		for (int k = 0; k < threads; k++)
+			pthread_join(t[k].t, NULL);
+		double s = (double)(now_ns() - start) / 1e9;
+		if (warm)
+			continue;
+		printf("%s-%d ops/s %.0f\n", phase_names[p], threads,
+		       (double)(t[0].count * (size_t)threads) / s);
+	}
+	free(t);
+}
+
+static void *spin(void *arg)
+{
+	volatile uint64_t *x = arg;
+	for (;;)
+		(*x)++;
+	return NULL;
+}
+
+static void spin_all(void)
+{
+	struct sched_param p = { 0 };
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	static volatile uint64_t x[256];
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (sched_setscheduler(0, SCHED_IDLE, &p))
+		die("SCHED_IDLE");
+	for (long i = 0; i < cores && i < 256; i++) {
+		pthread_t t;
+		pthread_create(&t, NULL, spin, (void *)(uintptr_t)&x[i]);
+	}
+	pause();
+}
+
+int main(int argc, char **argv)
+{
+	const char *c = argc > 1 ? argv[1] : "";
+	dir = argc > 2 ? argv[2] : ".";
+	long a = argc > 3 ? strtol(argv[3], NULL, 10) : 0;
+	long b = argc > 4 ? strtol(argv[4], NULL, 10) : 0;
+	if (strcmp(c, "seqwrite") == 0 && a > 0)
+		seqwrite((size_t)a);
+	else if (strcmp(c, "seqread") == 0)
+		seqread();
+	else if (strcmp(c, "prepare") == 0 && a > 0)
+		write_all(open_file("rand", O_WRONLY | O_CREAT), buffer(),
+			  (size_t)a);
+	else if (strcmp(c, "randread") == 0 && a > 0)
+		random_io(false, (int)a, b);
+	else if (strcmp(c, "randwrite") == 0 && a > 0)
+		random_io(true, (int)a, b);
+	else if (strcmp(c, "append") == 0 && a > 0)
+		append((size_t)a, b);
+	else if (strcmp(c, "files") == 0 && a > 0)
+		files((int)a, (size_t)b);
+	else if (strcmp(c, "spin") == 0)
+		spin_all();
+	else {
+		fprintf(stderr, "micro: see the top of bench/micro.c\n");
+		return 2;
+	}
+	return 0;
+}
