@@ -1,0 +1,73 @@
+# Shell side of the integration tests: sourced by every script.
+#
+# A script gets a scratch directory ($T, removed afterwards) and may start a
+# cluster in it. It ends with 0 (holds), 77 (cannot be tried here) or fails.
+# Nothing is killed by name: processes by the pid they were started with or
+# that their pid file (locked by the process) tells.
+
+set -eu
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+FLAVOUR=${FLAVOUR:-release}
+if [ "$FLAVOUR" = release ]; then BIN=$TOP/build/bin; else
+	BIN=$TOP/build/$FLAVOUR/bin; fi
+TST=$TOP/build/$FLAVOUR/tests
+CTL=$BIN/hailctl
+# On a real disk: tmpfs takes no O_DIRECT and tells nothing of flushes.
+T=$(mktemp -d "${TEST_DIR:-/var/tmp}/hailfs-test.XXXXXX")
+chmod 755 "$T"
+C=$T/c
+MNT=$C/mnt
+UPS=()
+
+fail() { echo "# FAILED: $*" >&2; exit 1; }
+skip() { echo "# skipped: $*" >&2; exit 77; }
+need() { for p in "$@"; do command -v "$p" >/dev/null || skip "no $p"; done; }
+need_root() { [ "$(id -u)" = 0 ] || skip "needs root"; }
+
+# cluster_up [hailctl options]: starts or completes the cluster in $C. $UP_OPTS:
+# mount options for every test that does not choose its own.
+cluster_up() {
+	[ $# -gt 0 ] || [ -z "${UP_OPTS:-}" ] || set -- -o "$UP_OPTS"
+	"$CTL" local up "$C" "$@" >>"$T/up.log" 2>&1 ||
+		{ cat "$T/up.log" >&2; fail "local up"; }
+	UPS=("$C")
+}
+cluster_down() { "$CTL" local down "$C" >>"$T/up.log" 2>&1; UPS=(); }
+# pid_of metad1|blockd2|mount
+pid_of() { cat "$C/run/$1.pid"; }
+# crash NAME...: kill -9 of all at once, and wait until they are gone.
+crash() {
+	local pids=() n p
+	for n in "$@"; do pids+=("$(pid_of "$n")"); done
+	kill -9 "${pids[@]}"
+	for p in "${pids[@]}"; do
+		while kill -0 "$p" 2>/dev/null; do sleep 0.01; done
+	done
+}
+fsck_clean() { "$CTL" -c "$C/cluster.conf" fsck >"$T/fsck" 2>&1 ||
+	{ cat "$T/fsck" >&2; fail "fsck is not clean"; }; }
+drop_caches() { echo 3 >/proc/sys/vm/drop_caches; }
+
+cleanup() {
+	local code=$?
+	set +e
+	trap - EXIT
+	if [ $code != 0 ] && [ $code != 77 ]; then
+		for f in "$C"/run/*.log; do
+			[ -s "$f" ] && { echo "# --- ${f##*/}"; tail -n 20 "$f" |
+				sed 's/^/# /'; }
+		done >&2
+	fi
+	type test_cleanup >/dev/null 2>&1 && test_cleanup
+	if [ ${#UPS[@]} -gt 0 ]; then
+		"$CTL" local down "$C" >/dev/null 2>&1 ||
+			for f in "$C"/run/*.pid; do
+				[ -f "$f" ] && kill -9 "$(cat "$f")" 2>/dev/null
+			done
+		umount -l "$MNT" 2>/dev/null
+	fi
+	[ "${KEEP:-0}" = 1 ] || rm -rf --one-file-system "$T"
+	exit $code
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM

@@ -1,0 +1,36 @@
+#!/bin/bash
+# Runs integration scripts, one TAP line each; the last line counts.
+#
+# usage: tests/integ/run.sh [-l] [PATTERN...]   (-l: the long ones too)
+cd "$(dirname "$0")" || exit 1
+long=0
+[ "${1:-}" = -l ] && { long=1; shift; }
+passed=0 failed=0 skipped=0 number=0
+scripts=(t_*.sh)
+[ $long = 1 ] && scripts+=(long_*.sh)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for s in "${scripts[@]}"; do
+	[ -f "$s" ] || continue
+	if [ $# -gt 0 ]; then
+		hit=0
+		for p in "$@"; do [[ $s == *$p* ]] && hit=1; done
+		[ $hit = 1 ] || continue
+	fi
+	number=$((number + 1))
+	start=$(date +%s)
+	timeout -k 20 "${TEST_TIMEOUT:-600}" bash "$s" >"$log" 2>&1
+	code=$?
+	took=$(($(date +%s) - start))
+	case $code in
+	0) passed=$((passed + 1)); echo "ok $number - $s (${took}s)" ;;
+	77) skipped=$((skipped + 1)); echo "ok $number - $s # SKIP"
+		grep '# skipped' "$log" ;;
+	*) failed=$((failed + 1)); echo "not ok $number - $s (exit $code)"
+		tail -n 60 "$log" | sed 's/^/# /' ;;
+	esac
+done
+echo "1..$number"
+[ $skipped = 0 ] || echo "# $skipped skipped"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,39 @@
+#!/bin/bash
+# hailctl fsck sees what is missing and what is too much: metadata of yesterday
+# over the blocks of today.
+. "$(dirname "$0")/lib.sh"
+need_root
+need python3
+K=(-c "$C/cluster.conf")
+
+cluster_up
+dd if=/dev/urandom of="$MNT/gone" bs=1M count=3 conv=fsync status=none
+dd if=/dev/urandom of="$MNT/cut" bs=1M count=3 conv=fsync status=none
+echo kept >"$MNT/kept"
+sync "$MNT/kept"
+cluster_down
+cluster_up
+fsck_clean
+"$CTL" "${K[@]}" metad backup "$T/backup" >/dev/null || fail "backup"
+rm "$MNT/gone"
+truncate -s 1M "$MNT/cut"
+for _ in $(seq 100); do # its blocks go behind its back
+	"$CTL" "${K[@]}" stats --json | grep -q '"purged": [1-9]' && break
+	sleep 0.1
+done
+cluster_down
+mv "$C/metad1" "$T/metad1.old"
+"$CTL" "${K[@]}" metad restore "$T/backup" "$C/metad1" >"$T/restore" 2>&1 ||
+	{ cat "$T/restore" >&2; fail "restore"; }
+cluster_up
+code=0
+"$CTL" "${K[@]}" fsck --json >"$T/out" || code=$?
+[ $code = 1 ] || fail "fsck exited with $code"
+python3 - "$T/out" "$(stat -c %i "$MNT/gone")" "$(stat -c %i "$MNT/cut")" \
+	<<'PY' || { cat "$T/out" >&2; fail "findings"; }
+import json, sys
+d = json.load(open(sys.argv[1]))
+missing = {f["inode"] for f in d["findings"] if f["kind"] == "missing"}
+assert not d["clean"] and missing == {int(sys.argv[2]), int(sys.argv[3])}
+PY
+[ "$(cat "$MNT/kept")" = kept ] || fail "a file that is there"

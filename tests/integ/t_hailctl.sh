@@ -1,0 +1,114 @@
+#!/bin/bash
+# hailctl: exit codes, what it tells, starting what does not run.
+. "$(dirname "$0")/lib.sh"
+need_root
+need python3
+
+# code WANTED ARGUMENTS...: runs hailctl, compares its exit code.
+code() {
+	local want=$1 got=0
+	shift
+	"$CTL" "$@" >"$T/out" 2>"$T/err" || got=$?
+	[ $got = "$want" ] || { cat "$T/out" "$T/err" >&2
+		fail "hailctl $* exited with $got, not $want"; }
+}
+says() { grep -q -e "$1" "$T/err" || { cat "$T/err" >&2
+	fail "no '$1' in the error"; }; }
+json() { python3 -c "
+import json, sys
+d = json.load(open('$T/out'))
+assert ($1), d" || fail "JSON: $1"; }
+
+# ---- usage ----
+code 2; says "which command"
+code 2 frobnicate; says "no command 'frobnicate'"
+code 2 local; says "local up DIR"
+code 2 local up; says "something is missing"
+code 2 local up a b; says "not understood"
+code 2 df --scrub; says "no option of 'hailctl df'"
+code 2 --nonsense df
+code 2 local up "$C" --logds 3; says "--logds 3"
+code 2 local up "$C" --metads 3; says "--metads 3"
+code 2 local up "$C" --replicas 2; says "--replicas 2"
+[ ! -e "$C" ] || fail "a refused local up left something"
+code 1 -c "$T/none" status; says "$T/none"
+printf 'id 5\nmetad 1 here\n' >"$T/bad.conf"
+code 1 -c "$T/bad.conf" status; says "$T/bad.conf:2:9"
+code 1 local status "$T/none"; says "hailctl local up"
+code 0 --help
+for c in "local up" fsck "metad restore"; do
+	grep -q "hailctl $c" "$T/out" || fail "help has no example of $c"
+done
+
+# ---- up ----
+code 0 local up "$C" --blockds 2 --no-mount --json
+json "d['started'] == ['metad1', 'blockd1', 'blockd2'] and not d['mountpoint']"
+code 0 local up "$C" --json
+UPS=("$C")
+json "d['started'] == ['mount'] and d['mountpoint'] == '$MNT'"
+code 0 local up "$C" --json
+json "d['started'] == []"
+code 1 local up "$C" --blockds 5; says "2 block daemons"
+echo hello >"$MNT/a"
+sync "$MNT/a"
+
+# ---- looking ----
+K=(-c "$C/cluster.conf")
+code 0 local status "$C" --json
+json "[p['name'] for p in d['processes']] == ['metad1', 'blockd1', 'blockd2', 'mount']"
+json "all(p['pid'] > 1 for p in d['processes'])"
+code 0 "${K[@]}" status --json
+json "len(d['daemons']) == 3 and len(d['sessions']) == 1"
+json "d['sessions'][0]['mountpoint'] == '$MNT'"
+json "all('epoch' in p and 'state' in p for p in d['daemons'])"
+code 0 "${K[@]}" df --json
+json "d['bytes_total'] > d['bytes_free'] > 0 and d['inodes'] == 2"
+code 0 "${K[@]}" stats --json
+json "set(d) == {'metad1', 'blockd1', 'blockd2'}"
+code 0 "${K[@]}" sessions --json
+code 0 why "$MNT/a" --json
+json "d['inode'] > 1 and d['block_count'] == 1 and d['misplaced'] == 0"
+json "d['blocks'][0]['blockd'] in (1, 2) and d['blocks'][0]['units'] == 1"
+(cd "$MNT" && "$CTL" why ./a) | grep -q "size 6 bytes" || fail "why ./a"
+code 1 why "$MNT/nothing"; says "No such file"
+ln -s a "$MNT/l"
+code 1 why "$MNT/l/x"; says "symbolic link"
+code 0 "${K[@]}" fsck --scrub --json
+json "d['clean'] and d['findings'] == []"
+code 0 "${K[@]}" blockd scrub 1
+code 2 "${K[@]}" blockd scrub x
+code 1 "${K[@]}" blockd scrub 9; says "no blockd 9"
+
+# ---- something is gone ----
+crash blockd2
+code 3 local status "$C" --json
+json "d['processes'][2]['state'] == 'stopped' and not d['processes'][2]['pid']"
+code 3 "${K[@]}" status; says "blockd 2"
+code 3 "${K[@]}" df
+code 1 "${K[@]}" fsck; says "blockd 2"
+crash mount
+code 3 local status "$C" --json
+json "d['processes'][3]['state'] == 'dead'"
+code 0 local up "$C" --json
+json "d['started'] == ['blockd2', 'mount']"
+[ "$(cat "$MNT/a")" = hello ] || fail "the file changed"
+
+# ---- backup, restore ----
+code 0 "${K[@]}" metad backup "$T/backup"
+code 1 "${K[@]}" metad backup "$T/no/such/dir"; says "$T/no/such/dir"
+[ ! -e "$T/backup.part" ] || fail "a part of the backup is left"
+
+# ---- down ----
+(cd "$MNT" && code 1 local down "$C" && says "fuser") || fail "busy"
+code 0 local status "$C"
+code 0 local down "$C" --json
+UPS=()
+code 1 local status "$C"
+code 0 local down "$C"
+code 1 "${K[@]}" status; says "does not run"
+code 0 "${K[@]}" metad restore "$T/backup" "$T/restored"
+code 1 "${K[@]}" metad restore "$T/backup" "$T/restored"; says "empty"
+code 1 "${K[@]}" metad restore "$T/none" "$T/r2"; says "$T/none"
+code 0 local up "$C" --json
+UPS=("$C")
+[ "$(cat "$MNT/a")" = hello ] || fail "the file changed"

@@ -1,0 +1,18 @@
+#!/bin/bash
+# kill -9 of the mount under load, then a new mount: everything fsynced is
+# there, also sizes that only the dead mount knew.
+. "$(dirname "$0")/lib.sh"
+need_root
+rounds=${ROUNDS:-3}
+cluster_up
+mkdir "$MNT/w"
+for _ in $(seq "$rounds"); do
+	"$TST/integ/acked" write "$MNT/w" "$T/acks" 20 4 2>/dev/null &
+	writer=$!
+	sleep "1.$((RANDOM % 9))"
+	crash mount
+	wait $writer || true
+	cluster_up
+	"$TST/integ/acked" verify "$MNT/w" "$T/acks" || fail "lost"
+done
+fsck_clean

@@ -1,0 +1,55 @@
+#!/bin/bash
+# MariaDB (InnoDB): load, kill of the mount and the server, recovery, CHECK
+# TABLE; acknowledged rows are there.
+. "$(dirname "$0")/lib.sh"
+need_root
+need mariadbd mariadb mariadb-install-db
+cluster_up
+D=$MNT/maria
+mkdir "$D" "$T/run"
+chown mysql "$D" "$T/run"
+mariadb-install-db --no-defaults --user=mysql --datadir="$D/db" \
+	--skip-test-db >"$T/install" 2>&1 || { tail "$T/install"; fail install; }
+start() {
+	mariadbd --no-defaults --user=mysql --datadir="$D/db" \
+		--skip-networking --socket="$T/run/s" --pid-file="$T/run/pid" \
+		--innodb-log-file-size=32M >"$T/run/log" 2>&1 &
+	maria=$!
+	for _ in $(seq 300); do
+		mariadb --no-defaults -S "$T/run/s" -e 'select 1' \
+			>/dev/null 2>&1 && return
+		kill -0 $maria 2>/dev/null || break
+		sleep 0.1
+	done
+	tail -n 30 "$T/run/log"
+	fail "mariadbd does not start"
+}
+sql() { mariadb --no-defaults -S "$T/run/s" -BN -e "$1" test0; }
+test_cleanup() { [ -n "${maria:-}" ] && kill -9 "$maria" 2>/dev/null; }
+start
+mariadb --no-defaults -S "$T/run/s" -e 'create database test0'
+sql 'create table t(i int primary key, v varchar(200)) engine=innodb'
+for _ in $(seq "${ROUNDS:-1}"); do
+	base=$(sql 'select coalesce(max(i),0) from t')
+	(for i in $(seq $((base + 1)) 1000000); do
+		echo "insert into t values($i, repeat('x', 200));"
+		echo "select $i;"
+	done | mariadb --no-defaults -S "$T/run/s" -BN -n test0 \
+		>>"$T/acked" 2>/dev/null) &
+	feeder=$!
+	sleep 4
+	crash mount
+	kill -9 $maria 2>/dev/null || true # it may have died of the mount
+	wait $feeder $maria 2>/dev/null || true
+	cluster_up
+	start
+	last=$(tail -n 1 "$T/acked")
+	have=$(sql 'select max(i) from t')
+	[ "$have" -ge "$last" ] || fail "$last acked, $have there"
+	[ "$(sql 'select count(*) from t')" = "$have" ] || fail "rows missing"
+	sql 'check table t extended' | grep -q 'status.*OK' || fail "check table"
+done
+mariadb-admin --no-defaults -S "$T/run/s" shutdown
+wait $maria || true
+maria=
+fsck_clean

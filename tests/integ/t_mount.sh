@@ -1,0 +1,46 @@
+#!/bin/bash
+# mount(8), fstab and remount: the helper is silent, dev and suid are there, ro
+# and noatime are honoured, unmounting flushes, a second mount waits for it.
+. "$(dirname "$0")/lib.sh"
+need_root
+cluster_up --no-mount
+conf=$C/cluster.conf
+made=()
+for l in /sbin/mount.hailfs /sbin/mount.fuse.hailfs; do
+	[ -e "$l" ] || { ln -s "$BIN/hailfs" "$l"; made+=("$l"); }
+done
+test_cleanup() {
+	umount -l "$MNT" 2>/dev/null
+	rm -f "${made[@]}"
+}
+opts_of() { findmnt -no OPTIONS "$MNT"; }
+mkdir -p "$MNT"
+for type in hailfs fuse.hailfs; do
+	mount -t $type -o log="$T/log" "$conf" "$MNT" >"$T/out" 2>&1 ||
+		{ cat "$T/out"; fail "mount -t $type"; }
+	[ -s "$T/out" ] && { cat "$T/out"; fail "the helper talks"; }
+	[ "$(findmnt -no FSTYPE "$MNT")" = fuse.hailfs ] || fail "type"
+	case ",$(opts_of)," in *,nodev,*|*,nosuid,*) fail "$(opts_of)" ;; esac
+	echo "$type" >"$MNT/f"
+	umount "$MNT"
+done
+mount -t hailfs -o ro,noatime,nodev,nosuid,log="$T/log" "$conf" "$MNT"
+[ "$(cat "$MNT/f")" = fuse.hailfs ] || fail "unmounting did not flush"
+for o in ro noatime nodev nosuid; do
+	case ",$(opts_of)," in *,$o,*) ;; *) fail "no $o: $(opts_of)" ;; esac
+done
+touch "$MNT/x" 2>/dev/null && fail "ro was written to"
+mount -o remount,rw "$MNT" || fail "remount,rw"
+touch "$MNT/x" || fail "rw after remount"
+mount -o remount,ro "$MNT" || fail "remount,ro"
+touch "$MNT/y" 2>/dev/null && fail "ro after remount was written to"
+umount "$MNT"
+echo "$conf $MNT hailfs log=$T/log 0 0" >"$T/fstab"
+mount -T "$T/fstab" "$MNT" || fail "fstab"
+umount "$MNT"
+mount -t hailfs -o nonsense "$conf" "$MNT" 2>"$T/err" && fail "nonsense taken"
+grep -q "unknown mount option 'nonsense'" "$T/err" || fail "$(cat "$T/err")"
+mount -t hailfs "$T/none" "$MNT" 2>"$T/err" && fail "no file, yet mounted"
+echo "frobnicate 7" >"$T/bad.conf"
+"$BIN/hailfs" "$T/bad.conf" "$MNT" 2>"$T/err" && fail "bad file taken"
+grep -q "bad.conf:1:" "$T/err" || fail "no line: $(cat "$T/err")"

@@ -1,0 +1,83 @@
+#!/bin/sh
+# Manual pages against programs: each option that --help shows is in the page,
+# each that the page has is in --help, and mandoc has nothing to say.
+#
+#	tests/man.sh BINDIR
+set -u
+export LC_ALL=C
+
+cd "$(dirname "$0")/.." || exit 1
+bin=${1:-build/bin}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+verdict() { # NAME FILE: what is wrong; empty means passed
+	if [ -s "$2" ]; then
+		failed=$((failed + 1))
+		echo "not ok - $1"
+		sed 's/^/  /' "$2"
+	else
+		passed=$((passed + 1))
+		echo "ok - $1"
+	fi
+}
+
+# Long options, and words before "=" or blanks of a table of mount options.
+help_options() {
+	sed -n 's/^ *\(-[a-zA-Z], *\)\{0,1\}--\([a-z][a-z0-9-]*\).*/\2/p' "$1"
+}
+
+page_options() {
+	grep '^\.It Fl' "$1" | grep -o 'Fl -[a-z][a-z0-9-]*' |
+		sed 's/Fl -//'
+}
+
+mount_options() {
+	sed -n '/^Mount options/,/^$/p' "$1" |
+		sed -n 's/^  \([a-z][a-z_]*\)[= ].*/\1/p'
+}
+
+for program in "$bin"/*; do
+	name=$(basename "$program")
+	page=$(ls man/"$name".[18] 2>/dev/null)
+	"$program" --help > "$work/help" 2>&1
+	: > "$work/bad"
+	if [ -z "$page" ]; then
+		echo "man/$name.8 does not exist" > "$work/bad"
+		verdict "$name has a page" "$work/bad"
+		continue
+	fi
+	for o in $(help_options "$work/help"); do
+		grep -q -- "Fl -$o\b" "$page" || echo "$page: lacks --$o"
+	done >> "$work/bad"
+	for o in $(mount_options "$work/help"); do
+		grep -qE -- "(Cm|,) $o\b" "$page" || echo "$page: lacks -o $o"
+	done >> "$work/bad"
+	verdict "options of $name are in its page" "$work/bad"
+	: > "$work/bad"
+	for o in $(page_options "$page"); do
+		# --no-NAME exists for each flag; --help has NAME.
+		grep -q -- "--${o#no-}\b" "$work/help" ||
+			echo "$page: --$o does not exist"
+	done >> "$work/bad"
+	verdict "options in $page exist" "$work/bad"
+done
+
+for page in man/*.[1-8]; do
+	mandoc -Tlint -Wwarning "$page" > "$work/bad" 2>&1
+	verdict "mandoc reads $page" "$work/bad"
+done
+
+# Pages that are referred to as ours are there.
+for page in man/*.[1-8]; do
+	grep -o '^\.Xr hail[a-z.-]* [1-8]' "$page" |
+	while read -r _ name section; do
+		[ -e "man/$name.$section" ] ||
+			echo "$page: refers to $name($section)"
+	done
+done | sort -u > "$work/bad"
+verdict "pages referred to exist" "$work/bad"
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
