@@ -1,5 +1,5 @@
 /* Life cycle of the client core, its lock and what waits for the unlock. */
-#include "fuse/core/core_priv.h"
+#include "fuse/core/blk_priv.h"
 
 #include "common/diag.h"
 #include "fuse/core/meta_priv.h"
@@ -187,6 +187,7 @@ int core_new(const struct core_options *o, struct core **ret)
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->locks_mutex, NULL);
 	c->deferred_tail = &c->deferred_head;
+	dlist_init(&c->files);
 	c->locks = lock_table_new();
 	int err = c->locks ? core_new_parts(c) : -ENOMEM;
 	if (err) {
@@ -219,6 +220,22 @@ int core_stop(struct core *c, uint64_t timeout_ms)
 	return err ? err : err2;
 }
 
+/* Nothing comes from the network any more. */
+static void answer_writers(struct core *c)
+{
+	core_lock(c);
+	wb_fail_all(c, -ECANCELED);
+	core_unlock(c);
+}
+
+static void files_free(struct core *c)
+{
+	struct dlist *l, *save;
+
+	dlist_for(l, save, &c->files)
+		free(dlist_entry(l, struct core_file, node));
+}
+
 void core_free(struct core *c)
 {
 	if (!c)
@@ -233,6 +250,9 @@ void core_free(struct core *c)
 	rpc_net_free(c->net);
 	if (c->meta)
 		meta_client_cancel(c->meta);
+	if (c->blk)
+		answer_writers(c);
+	files_free(c);
 	if (c->prefetch)
 		prefetch_free(c->prefetch);
 	if (c->flusher)

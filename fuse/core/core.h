@@ -48,6 +48,8 @@ int core_start(struct core *c, uint64_t timeout_ms);
 /* Flushes everything, gives leases back, closes the session. Returns the
  * first error (with hard mounts it waits for daemons). */
 int core_stop(struct core *c, uint64_t timeout_ms);
+/* Calls under way end with -ECANCELED, open files are gone. What was not
+ * flushed is lost: only for a core that is stopped, or to play its death. */
 void core_free(struct core *c);
 
 /* Status and counters of this mount as JSON (malloc'd). */

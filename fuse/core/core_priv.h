@@ -13,6 +13,7 @@
 #include "common/cmap.h"
 #include "common/rpc.h"
 #include "fuse/core/core.h"
+#include "fuse/core/dlist.h"
 
 #include <pthread.h>
 
@@ -98,6 +99,7 @@ struct core_inode {
 };
 
 struct core_file {
+	struct dlist node; /* on core->files from file_attach() on */
 	struct core_inode *in;
 	int flags; /* open flags */
 	uint32_t error_seen; /* in->error_count at open or last report */
@@ -122,6 +124,7 @@ struct core {
 	struct core_inode **inode_hash; /* power of two, grows */
 	size_t inode_hash_size, inode_count;
 	bool stopping;
+	struct dlist files; /* open */
 	/* core_free() is ending the peers: what comes back from one must not be
 	 * sent to another, which may be gone. */
 	_Atomic bool freeing;

@@ -203,6 +203,6 @@ void inode_lost_name(struct core *c, uint64_t ino, uint32_t nlink,
 /* A handle that is not in use yet; NULL: no memory. */
 struct core_file *file_new(int flags);
 /* Lock held: the handle is open from now on. */
-void file_attach(struct core_file *f, struct core_inode *in);
+void file_attach(struct core *c, struct core_file *f, struct core_inode *in);
 
 #endif

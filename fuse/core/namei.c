@@ -350,7 +350,7 @@ static void create_open_done(struct meta_call *mc, int err,
 	else
 		err = create_take(mc, body, len, &a, &in, &existed);
 	if (!err)
-		file_attach(co->f, in);
+		file_attach(c, co->f, in);
 	truncate = !err && existed && (co->f->flags & O_TRUNC) &&
 		   S_ISREG(a.mode);
 	if (!err && !truncate && co->cb)

@@ -22,8 +22,9 @@ static bool file_writes(const struct core_file *f)
 	return (f->flags & O_ACCMODE) != O_RDONLY;
 }
 
-void file_attach(struct core_file *f, struct core_inode *in)
+void file_attach(struct core *c, struct core_file *f, struct core_inode *in)
 {
+	dlist_add(&c->files, &f->node);
 	f->in = in;
 	f->error_seen = in->error_count;
 	in->open_count++;
@@ -69,7 +70,7 @@ static void open_attached(struct open_op *op, struct core_inode *in)
 	/* an empty file too: its times move */
 	bool truncate = (op->f->flags & O_TRUNC) && S_ISREG(in->attr.mode);
 
-	file_attach(op->f, in);
+	file_attach(op->c, op->f, in);
 	core_unlock(op->c);
 	if (truncate)
 		core_truncate(op->c, ino, 0,
@@ -135,6 +136,7 @@ void core_release(struct core *c, struct core_file *f)
 	bool flush = false;
 
 	core_lock(c);
+	dlist_del(&f->node);
 	assert(in->open_count > 0);
 	in->open_count--;
 	if (file_writes(f))

@@ -216,8 +216,11 @@ static void step_crash(struct world *w)
 	k = last_words(w, f);
 	sim_pause((unsigned)rnd(w, 3000));
 	sim_box_abandon(&w->x);
-	if (k)
+	if (k) {
+		/* also with its client dead, a call is answered once */
+		require(w, k->done);
 		sim_call_free(k);
+	}
 	for (uint32_t i = 0; i < SIM_BLOCKDS; i++)
 		if (rnd(w, 2))
 			mini_blockd_restart(w->x.b[i], true);
