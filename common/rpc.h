@@ -121,10 +121,11 @@ struct rpc_stats {
 };
 void rpc_net_stats(const struct rpc_net *n, struct rpc_stats *ret);
 
-/* A peer; it connects at once and reconnects (10 ms, doubling to 500 ms) for
- * as long as it lives. @addr: a name is resolved here, once (this blocks).
- * @ops, @arg: borrowed while callbacks may run (see rpc_peer_close). Returns 0
- * or -errno (-EHOSTUNREACH: the name is unknown). */
+/* A peer; it connects at once and reconnects (10 ms, doubling to 500 ms; 10 ms
+ * again after a connection that worked) for as long as it lives. @addr: a name
+ * is resolved here, once (this blocks). @ops, @arg: borrowed while callbacks
+ * may run (see rpc_peer_close). Returns 0 or -errno (-EHOSTUNREACH: the name is
+ * unknown). */
 int rpc_peer_new(struct rpc_net *n, const char *addr, uint16_t port,
 		 const struct rpc_peer_ops *ops, void *arg,
 		 struct rpc_peer **ret);

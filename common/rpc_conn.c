@@ -17,7 +17,9 @@
 #define TCP_DEAD_MS 20000
 /* Reads before other peers get their turn. */
 #define READ_BUDGET 32
-/* A connection that held this long was a good one: try again soon. */
+/* A connection that held this long was a good one, as is one over which
+ * something was answered: try again soon. HELLO alone says nothing: who closes
+ * behind it each time is not to be asked a hundred times a second. */
 #define GOOD_CONN_MS 1000u
 
 static void socket_tune(int fd)
@@ -360,6 +362,7 @@ static int reply_deliver(struct rpc_peer *p, struct frame *f)
 		call_unlink(p, c);
 	pthread_mutex_unlock(&p->lock);
 	p->complained = false;
+	p->backoff_ms = RPC_BACKOFF_MIN_MS;
 	if (!c) {
 		/* Its deadline has passed. */
 		count(&p->net->n.unknown_replies, 1);

@@ -1,7 +1,7 @@
 /* The client side of the protocol against a daemon played by the test: what
  * happens to each call when connections break, frames lie, answers come late,
  * out of order or never. */
-#include "common/rpc.h"
+#include "common/rpc_priv.h"
 #include "tests/lib/fail_malloc.h"
 #include "tests/lib/tcp_server.h"
 
@@ -143,11 +143,14 @@ static void on_up(struct rpc_peer *p, const struct hello_reply *hr, void *arg)
 	log_add('u', hr->boot_id, 0);
 }
 
+static _Atomic uint64_t held_ms; /* the connection that went down last */
+
 static void on_down(struct rpc_peer *p, int err, void *arg)
 {
-	(void)p;
 	(void)arg;
-	log_add('d', 0, err);
+	/* The net's thread's own, on which this runs. */
+	atomic_store(&held_ms, rpc_now_ms() - p->up_since_ms);
+	log_add('d', p->backoff_ms, err);
 }
 
 static void on_epoch(struct rpc_peer *p, uint64_t epoch, void *arg)
@@ -619,6 +622,42 @@ static void send_three_first(struct rpc_peer *p)
 	}
 }
 
+static void a_connection_that_answered_a_call_resets_the_delay(void **state)
+{
+	struct fixture *x = *state;
+	struct test_call t;
+
+	for (uint64_t i = 0; i < 5; i++) {
+		call_make(&t, i, 0, 0);
+		rpc_send(x->p, &t.rpc);
+		serve(&x->c, i);
+		log_wait('c', (int)i + 1);
+		tcp_close(&x->c);
+		log_wait('d', (int)i + 1);
+		/* The delay after the one that begins now. */
+		assert_int_equal(log_id('d', (int)i), 2 * RPC_BACKOFF_MIN_MS);
+		tcp_accept_hello(&x->s, &x->c, 0);
+		log_wait('u', (int)i + 2);
+	}
+}
+
+static void a_daemon_that_only_says_hello_is_asked_ever_less(void **state)
+{
+	struct fixture *x = *state;
+	uint64_t delay_ms = RPC_BACKOFF_MIN_MS;
+
+	for (int i = 0; i < 5; i++) {
+		tcp_close(&x->c);
+		log_wait('d', i + 1);
+		if (atomic_load(&held_ms) > 900)
+			skip(); /* the machine stood still: a good connection */
+		delay_ms = u64_min(2 * delay_ms, RPC_BACKOFF_MAX_MS);
+		assert_int_equal(log_id('d', i), delay_ms);
+		tcp_accept_hello(&x->s, &x->c, 0);
+		log_wait('u', i + 2);
+	}
+}
+
 static void first_calls_go_before_those_that_wait(void **state)
 {
 	struct fixture *x = *state;
@@ -1018,6 +1057,8 @@ int main(void)
 		t(answers_to_other_questions_break_the_connection),
 		t(a_reply_of_another_cluster_breaks_the_connection),
 		t(a_refused_hello_is_told_and_tried_again),
+		t(a_connection_that_answered_a_call_resets_the_delay),
+		t(a_daemon_that_only_says_hello_is_asked_ever_less),
 		t(first_calls_go_before_those_that_wait),
 		t(first_calls_end_with_their_connection),
 		t(a_larger_epoch_is_told_once),
