@@ -5,7 +5,6 @@
 #include <liburing.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -212,6 +211,7 @@ static struct store_options store_options(const struct blockd *b)
 static int lock_data(struct blockd *b)
 {
 	char path[PATH_MAX];
+	int rv;
 
 	snprintf(path, sizeof(path), "%s/lock", b->dir);
 	b->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -223,12 +223,15 @@ static int lock_data(struct blockd *b)
 			strerror(errno));
 		return -errno;
 	}
-	if (flock(b->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+	rv = daemon_lock(b->lock_fd, "hail-blockd", b->dir);
+	if (rv == -EBUSY)
 		fprintf(stderr, "hail-blockd: %s is in use by another "
-			"hail-blockd\n", b->dir);
-		return -EBUSY;
-	}
-	return 0;
+			"hail-blockd: stop that one, or give this one its own "
+			"data directory\n", b->dir);
+	else if (rv < 0)
+		fprintf(stderr, "hail-blockd: cannot lock %s: %s\n", b->dir,
+			strerror(-rv));
+	return rv;
 }
 
 /* Nothing but our lock and what mkfs leaves: a fresh disk. */

@@ -14,6 +14,10 @@
 
 #define PIDFILE_TRIES 10
 #define PIDFILE_RETRY_US 10000
+#define PIDFILE_TRIES_DYING 1000 /* 10 s, as for the data directory */
+#define LOCK_NAP_US 20000
+/* A wait worth a word. */
+#define LOCK_QUIET_US 200000
 
 static int ready_fd = -1;
 static int pid_fd = -1;
@@ -71,6 +75,27 @@ static int go_background(void)
 	return 0;
 }
 
+/* The number in pid_fd's file, as text. */
+static void read_pidfile(char *text, size_t size)
+{
+	ssize_t len = pread(pid_fd, text, size - 1, 0);
+	text[len > 0 ? len : 0] = 0;
+	text[strcspn(text, "\n")] = 0;
+}
+
+/* Is who locked pid_fd's file on its way out? The kernel takes the memory of a
+ * process, and with it its program, before its locks. */
+static bool holder_is_dying(void)
+{
+	char text[24], path[64], exe[8];
+	read_pidfile(text, sizeof(text));
+	long pid = strtol(text, NULL, 10);
+	if (pid <= 0)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%ld/exe", pid);
+	return readlink(path, exe, sizeof(exe)) < 0 && errno == ENOENT;
+}
+
 /* Opens and locks the pid file. Who asks whether we live (below) holds its lock
  * for a moment, hence the retries; who ends removes the file, so the one we
  * locked must still be the one with this name. Returns 0, or -errno (-EBUSY
@@ -78,7 +103,7 @@ static int go_background(void)
 static int lock_pidfile(const char *path)
 {
 	struct stat ours, named;
-	for (int i = 0; i < PIDFILE_TRIES; i++) {
+	for (int i = 0;; i++) {
 		pid_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 		if (pid_fd < 0)
 			return -errno;
@@ -86,12 +111,12 @@ static int lock_pidfile(const char *path)
 		    fstat(pid_fd, &ours) == 0 && stat(path, &named) == 0 &&
 		    ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
 			return 0;
-		if (i == PIDFILE_TRIES - 1)
-			break;
+		if (i >= PIDFILE_TRIES - 1 &&
+		    (i >= PIDFILE_TRIES_DYING || !holder_is_dying()))
+			return -EBUSY;
 		close(pid_fd);
 		usleep(PIDFILE_RETRY_US);
 	}
-	return -EBUSY;
 }
 
 static int take_pidfile(const char *program, const char *path)
@@ -104,8 +129,7 @@ static int take_pidfile(const char *program, const char *path)
 		return err;
 	}
 	if (err) {
-		ssize_t len = read(pid_fd, text, sizeof(text) - 1);
-		text[len > 0 ? len : 0] = 0;
+		read_pidfile(text, sizeof(text));
 		fprintf(stderr, "%s: already running (pid file %s, process "
 			"%.20s)\n", program, path, text);
 		close(pid_fd);
@@ -186,6 +210,22 @@ int daemon_stop_fd(void)
 	signal(SIGPIPE, SIG_IGN);
 	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? -errno : fd;
+}
+
+int daemon_lock(int fd, const char *program, const char *dir)
+{
+	for (unsigned us = 0; flock(fd, LOCK_EX | LOCK_NB); us += LOCK_NAP_US) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		if (us >= DAEMON_LOCK_WAIT_MS * 1000)
+			return -EBUSY;
+		if (us == LOCK_QUIET_US)
+			fprintf(stderr, "%s: %s is locked by another %s; "
+				"waiting up to %u s for its end\n", program,
+				dir, program, DAEMON_LOCK_WAIT_MS / 1000);
+		usleep(LOCK_NAP_US);
+	}
+	return 0;
 }
 
 int daemon_pid_alive(const char *pidfile)

@@ -29,6 +29,13 @@ void daemon_ready(void);
  * ignored. Call before threads, so that they inherit the mask. -errno. */
 int daemon_stop_fd(void);
 
+/* Locks @fd, a file in a data directory, for the process's life. A killed
+ * process holds its locks until it has given its memory back, which can take
+ * seconds: so this waits, up to DAEMON_LOCK_WAIT_MS, and says on stderr that it
+ * does (@program, @dir). Returns 0; -EBUSY: it is in use; -errno. */
+#define DAEMON_LOCK_WAIT_MS 10000u
+int daemon_lock(int fd, const char *program, const char *dir);
+
 /* Is a process alive that holds @pidfile? Returns its pid, 0 if none, or
  * -errno. */
 int daemon_pid_alive(const char *pidfile);

@@ -5,9 +5,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/daemon.h"
 
 #define ID_FILE "metad.id"
 
@@ -29,6 +30,7 @@ static char *join(const char *dir, const char *name)
 static int lock(struct datadir *d, char *why, size_t why_size)
 {
 	char *path = join(d->path, "lock");
+	int rv;
 
 	if (!path)
 		return -ENOMEM;
@@ -41,11 +43,15 @@ static int lock(struct datadir *d, char *why, size_t why_size)
 			       d->path, strerror(err));
 		return -err;
 	}
-	if (flock(d->lock_fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	(void)snprintf(why, why_size, "%s is in use by another hail-metad",
-		       d->path);
-	return -EBUSY;
+	rv = daemon_lock(d->lock_fd, "hail-metad", d->path);
+	if (rv == -EBUSY)
+		(void)snprintf(why, why_size, "%s is in use by another "
+			       "hail-metad: stop that one, or give this one "
+			       "its own data directory", d->path);
+	else if (rv < 0)
+		(void)snprintf(why, why_size, "cannot lock %s: %s", d->path,
+			       strerror(-rv));
+	return rv;
 }
 
 /* Nothing but our lock and what mkfs leaves. */

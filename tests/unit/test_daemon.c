@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -154,6 +155,64 @@ static void asking_does_not_disturb_a_start(void **state)
 	waitpid(asker, &status, 0);
 }
 
+/* What a killed process leaves for a while: a lock that is held, and a number
+ * nobody has. A process of ours plays the kernel that has not yet let go. */
+static pid_t hold_lock(const char *path, long hold_us)
+{
+	pid_t dead = fork(), pid;
+	int status, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	if (dead == 0)
+		_exit(0);
+	assert_int_equal(waitpid(dead, &status, 0), dead);
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+	assert_true(dprintf(fd, "%d\n", (int)dead) > 0);
+	pid = fork();
+	if (pid == 0) {
+		usleep((useconds_t)hold_us);
+		_exit(0);
+	}
+	close(fd);
+	return pid;
+}
+
+static void a_dying_daemons_pid_file_is_waited_for(void **state)
+{
+	pid_t holder = hold_lock(pidfile, 500000);
+	int status, pid;
+
+	(void)state;
+	assert_int_equal(start(false, 0), 0);
+	assert_int_equal(waitpid(holder, &status, 0), holder);
+	pid = daemon_pid_alive(pidfile);
+	assert_true(pid > 1);
+	kill(pid, SIGINT);
+	wait_gone(pid);
+}
+
+static void a_dying_daemons_data_lock_is_waited_for(void **state)
+{
+	pid_t holder = hold_lock(logfile, 500000);
+	int status, fd = open(logfile, O_RDWR | O_CLOEXEC);
+	int fds[2], saved = dup(STDERR_FILENO);
+	char text[200] = { 0 };
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	dup2(fds[1], STDERR_FILENO);
+	status = daemon_lock(fd, "test", "/some/dir");
+	dup2(saved, STDERR_FILENO);
+	assert_int_equal(status, 0);
+	assert_true(read(fds[0], text, sizeof(text) - 1) > 0);
+	assert_non_null(strstr(text, "/some/dir is locked by another test"));
+	assert_int_equal(waitpid(holder, &status, 0), holder);
+	close(fd);
+	close(fds[0]);
+	close(fds[1]);
+	close(saved);
+}
+
 static void the_file_limit_is_raised(void **state)
 {
 	struct rlimit r;
@@ -183,6 +242,8 @@ int main(void)
 		cmocka_unit_test(a_failed_start_is_the_parents_status),
 		cmocka_unit_test(a_killed_daemon_does_not_block_the_next),
 		cmocka_unit_test(asking_does_not_disturb_a_start),
+		cmocka_unit_test(a_dying_daemons_pid_file_is_waited_for),
+		cmocka_unit_test(a_dying_daemons_data_lock_is_waited_for),
 		cmocka_unit_test(the_file_limit_is_raised),
 	};
 
