@@ -78,6 +78,7 @@ unit_SRC := $(sort $(wildcard tests/unit/test_*.c))
 sim_SRC := $(sort $(wildcard tests/sim/sim_*.c))
 fuzz_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 integ_SRC := $(sort $(wildcard tests/integ/*.c))
+preload_SRC := $(sort $(wildcard tests/integ/preload/*.c))
 bench_SRC := $(sort $(wildcard bench/*.c))
 power_SRC := $(sort $(wildcard tests/power/*.c))
 
@@ -92,7 +93,8 @@ UNIT := $(patsubst tests/unit/%.c,$(TST)/unit/%,$(unit_SRC))
 SIM := $(patsubst tests/sim/%.c,$(TST)/sim/%,$(sim_SRC))
 FUZZ := $(patsubst tests/fuzz/%.c,$(TST)/fuzz/%,$(fuzz_SRC))
 INTEG := $(patsubst tests/integ/%.c,$(TST)/integ/%,$(integ_SRC)) \
-	$(TST)/integ/posix/posix
+	$(TST)/integ/posix/posix \
+	$(patsubst tests/integ/%.c,$(TST)/integ/%.so,$(preload_SRC))
 BENCH := $(patsubst bench/%.c,$(TST)/bench/%,$(bench_SRC))
 POWER := $(patsubst tests/power/%.c,$(TST)/power/%,$(power_SRC))
 
@@ -156,6 +158,10 @@ $(TST)/integ/posix/posix: $(call objs,$(sort $(wildcard tests/integ/posix/*.c)))
 	$(call link,$^)
 $(TST)/integ/acked $(TST)/integ/randops: $(TST)/integ/%: $(OBJ)/tests/integ/%.o
 	$(call link,$^)
+$(TST)/integ/preload/%.so: tests/integ/preload/%.c $(OBJ)/flags
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fPIC -shared -o $@ $<
 $(TST)/integ/%: $(OBJ)/tests/integ/%.o $(TEST_LIBS)
 	$(call link,$^ $(LIBS_common))
 $(TST)/bench/nullfs: $(OBJ)/bench/nullfs.o
@@ -219,7 +225,7 @@ cov:
 FORMAT ?= clang-format-14
 C_FILES := $(sort $(common_SRC) $(blockd_SRC) $(metad_SRC) $(core_SRC) \
 	$(fuse_SRC) $(hailctl_SRC) $(testlib_SRC) $(unit_SRC) $(sim_SRC) \
-	$(fuzz_SRC) $(integ_SRC) $(bench_SRC) $(power_SRC))
+	$(fuzz_SRC) $(integ_SRC) $(preload_SRC) $(bench_SRC) $(power_SRC))
 # make format FILES='common/wire.c': formats these, default all.
 FILES ?= $(C_FILES) $(HEADERS)
 format:

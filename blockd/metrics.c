@@ -71,6 +71,7 @@ static void ask_on_loop(void *arg)
 static char *ask(struct metrics *m)
 {
 	struct metrics_ask *a = calloc(1, sizeof(*a));
+	pthread_condattr_t attr;
 	struct timespec until;
 	char *text;
 	bool answered;
@@ -79,11 +80,14 @@ static char *ask(struct metrics *m)
 		return NULL;
 	a->m = m;
 	pthread_mutex_init(&a->lock, NULL);
-	pthread_cond_init(&a->cond, NULL);
+	pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&a->cond, &attr);
+	pthread_condattr_destroy(&attr);
 	pthread_mutex_lock(&m->lock);
 	m->refs++;
 	pthread_mutex_unlock(&m->lock);
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += METRICS_WAIT_S;
 
 	ring_post(m->ring, ask_on_loop, a);

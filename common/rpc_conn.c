@@ -21,6 +21,9 @@
  * something was answered: try again soon. HELLO alone says nothing: who closes
  * behind it each time is not to be asked a hundred times a second. */
 #define GOOD_CONN_MS 1000u
+/* See incarnation_leap(). */
+#define LEAP_S_MIN 60u
+#define LEAP_S_MAX (1u << 30)
 
 static void socket_tune(int fd)
 {
@@ -62,6 +65,16 @@ static uint64_t incarnation_next(struct rpc_net *n)
 	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	n->incarnation = u64_max(n->incarnation + 1, now);
 	return n->incarnation;
+}
+
+/* The other side has seen a larger one. A session's comes from one process, but
+ * a daemon that was started again has only the clock, which may have been set
+ * back in between: leap ahead, twice as far each time. */
+static void incarnation_leap(struct rpc_net *n)
+{
+	n->leap_s = n->leap_s ? u64_min(2 * n->leap_s, LEAP_S_MAX) :
+				  LEAP_S_MIN;
+	n->incarnation += n->leap_s * 1000000000u;
 }
 
 /* Returns 0 or -errno. A fresh socket takes these few bytes at once. */
@@ -319,15 +332,20 @@ static int hello_deliver(struct rpc_peer *p, const struct frame *f)
 {
 	struct rpc_net *n = p->net;
 	struct hello_reply hr;
+	int rv;
 
 	if (f->h.opcode != WIRE_OP_HELLO || f->h.request_id != p->hello_id)
 		return -EBADMSG;
-	if (f->h.status != 0)
-		return status_from_wire(f->h.status);
+	rv = status_from_wire(f->h.status);
+	if (rv == -ESTALE && n->role != WIRE_ROLE_CLIENT)
+		incarnation_leap(n);
+	if (rv != 0)
+		return rv;
 	if (hello_reply_parse(f->body, f->h.body_len, &hr) < 0)
 		return -EBADMSG;
 	if (hr.version != WIRE_VERSION)
 		return -EPROTONOSUPPORT;
+	n->leap_s = 0;
 	rpc_timer_stop(n, &p->timer);
 	p->up_since_ms = rpc_now_ms();
 	count(&n->n.connects, 1);

@@ -104,7 +104,7 @@ struct rpc_net {
 	atomic_bool stopping;
 	atomic_bool poked; /* a peer's closing or reset_wanted was set */
 	bool more; /* a peer is readable; net's thread only */
-	uint64_t incarnation; /* net's thread only */
+	uint64_t incarnation, leap_s; /* net's thread only */
 
 	pthread_mutex_t lock;
 	struct rpc_peer *peers; /* protected by lock */

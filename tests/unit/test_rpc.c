@@ -606,10 +606,37 @@ static void a_refused_hello_is_told_and_tried_again(void **state)
 	assert_int_equal(log_status('d', 2), -EXDEV);
 	tcp_close(&x->c);
 	tcp_accept_hello(&x->s, &x->c, 0);
-	assert_true(x->c.incarnation > first);
+	/* A session's refusal is about the session: no reason to leap. */
+	assert_in_range(x->c.incarnation, first + 1, first + 60000000000u);
 	serve(&x->c, 1);
 	log_wait('c', 1);
 	assert_int_equal(log_count('u'), 2);
+}
+
+/* A daemon was restarted after its clock had been set back. */
+static void a_daemon_whose_clock_went_back_catches_up(void **state)
+{
+	struct rpc_identity id = { .role = WIRE_ROLE_BLOCKD, .peer_id = 3,
+				   .cluster_id = 77, .name = "test" };
+	struct fixture *x = *state;
+	struct rpc_net *net;
+	struct rpc_peer *p;
+	uint64_t first;
+
+	rpc_peer_close(x->p);
+	tcp_close(&x->c);
+	assert_int_equal(rpc_net_new(&id, &net), 0);
+	assert_int_equal(rpc_peer_new(net, "127.0.0.1", x->s.port, &ops, x,
+				      &p), 0);
+	tcp_accept_hello(&x->s, &x->c, -ESTALE);
+	first = x->c.incarnation;
+	for (int i = 0; i < 7; i++) {
+		tcp_close(&x->c);
+		tcp_accept_hello(&x->s, &x->c, i < 6 ? -ESTALE : 0);
+	}
+	/* 1 + 2 + 4 + 8 + 16 + 32 + 64 minutes. */
+	assert_true(x->c.incarnation > first + 127 * 60000000000u);
+	rpc_net_free(net);
 }
 
 static struct test_call hooked[3];
@@ -1057,6 +1084,7 @@ int main(void)
 		t(answers_to_other_questions_break_the_connection),
 		t(a_reply_of_another_cluster_breaks_the_connection),
 		t(a_refused_hello_is_told_and_tried_again),
+		t(a_daemon_whose_clock_went_back_catches_up),
 		t(a_connection_that_answered_a_call_resets_the_delay),
 		t(a_daemon_that_only_says_hello_is_asked_ever_less),
 		t(first_calls_go_before_those_that_wait),

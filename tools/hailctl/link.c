@@ -70,7 +70,7 @@ static int wait_up(struct link_wait *w, uint64_t timeout_ms)
 	struct timespec end;
 	int rv;
 
-	clock_gettime(CLOCK_REALTIME, &end);
+	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += (time_t)(timeout_ms / 1000);
 	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
 	if (end.tv_nsec >= 1000000000) {
@@ -93,6 +93,7 @@ int link_open(struct ctl *c, enum daemon_kind kind,
 	      const struct conf_daemon *d, struct link *l)
 {
 	struct link_wait *w = calloc(1, sizeof(*w));
+	pthread_condattr_t attr;
 	int rv;
 
 	memset(l, 0, sizeof(*l));
@@ -104,7 +105,10 @@ int link_open(struct ctl *c, enum daemon_kind kind,
 		return l->error;
 	}
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->cond, NULL);
+	pthread_condattr_init(&attr);
+	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->cond, &attr);
+	pthread_condattr_destroy(&attr);
 	w->next = c->waits;
 	c->waits = w;
 	rv = net_get(c);
