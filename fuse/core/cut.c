@@ -417,12 +417,19 @@ static void truncate_apply(struct cut_op *o)
 	a->units = u64_min(a->units, units);
 	o->mtime_ns = core_now_ns();
 	a->mtime_ns = a->ctime_ns = o->mtime_ns;
-	if (o->killpriv) {
-		a->mode = mode_killed(a->mode);
-		a->flags &= ~META_ATTR_CAPS;
-	}
 	if (in->pf)
 		prefetch_drop(o->c, in, o->off, UINT64_MAX);
+}
+
+/* Has set-id bits or capabilities to lose. Those are metad's to take: an
+ * answer that is on its way must not bring them back, nor the cut, which goes
+ * later, take away what a chmod() set after it. */
+static bool kills(const struct cut_op *o)
+{
+	const struct meta_attr *a = &o->in->attr;
+
+	return o->killpriv && (mode_killed(a->mode) != a->mode ||
+			       (a->flags & META_ATTR_CAPS));
 }
 
 /* Applies it here and answers. Returns false when that cannot be. */
@@ -459,7 +466,7 @@ static void truncate_go(struct cut_op *o)
 	/* Blocks may also have been allocated behind the end. */
 	if (o->off < in->attr.size || in->bad ||
 	    (o->off == in->attr.size && in->attr.units > units)) {
-		if (!in->bad)
+		if (!in->bad && !kills(o))
 			(void)truncate_ahead(o);
 		cut_begin(o);
 	} else {

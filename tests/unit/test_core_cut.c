@@ -148,6 +148,33 @@ static void test_a_truncate_is_answered_at_once_and_waited_for_by_fsync(
 	dfix_stop(d);
 }
 
+/* Were it answered at once, the answer to the chmod, which metad gave before
+ * it heard of the cut, would bring the bits back. */
+static void test_a_truncate_that_clears_setid_waits_for_metad(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f);
+	struct fix_call *k = fix_call_new();
+	struct meta_attr a;
+	uint8_t p[100];
+
+	(void)state;
+	d_fill(p, sizeof(p), 47);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(op_chmod(&d->f, ino, 06777), 0);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, true);
+	core_truncate(d->f.c, ino, 0, true, on_attr, k);
+	assert_false(fix_call_wait(k, 50));
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, false);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	assert_int_equal(op_getattr(&d->f, ino, &a), 0);
+	assert_int_equal(a.mode & 07777, 0777);
+	assert_int_equal(a.size, 0);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static void test_fallocate_reserves_and_survives_a_restart(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
@@ -221,6 +248,8 @@ int main(void)
 			test_a_cut_waits_for_frames_and_later_frames_for_the_cut),
 		cmocka_unit_test(
 			test_a_truncate_is_answered_at_once_and_waited_for_by_fsync),
+		cmocka_unit_test(
+			test_a_truncate_that_clears_setid_waits_for_metad),
 		cmocka_unit_test(
 			test_fallocate_reserves_and_survives_a_restart),
 		cmocka_unit_test(
