@@ -100,6 +100,15 @@ static uint64_t log_id(char what, int nth)
 	return id;
 }
 
+/* Is it among the first @count of @what? */
+static bool log_has(char what, int count, uint64_t id)
+{
+	for (int i = 0; i < count; i++)
+		if (log_id(what, i) == id)
+			return true;
+	return false;
+}
+
 struct test_call {
 	struct rpc_call rpc;
 	uint64_t id;
@@ -473,8 +482,8 @@ static void deadlines_of_many_calls_are_kept(void **state)
 	assert_in_range(ms, 290, 5000);
 	for (int i = 0; i < 49; i++)
 		assert_int_equal(log_status('c', i), -ETIMEDOUT);
-	assert_int_equal(log_id('c', 0), 49);
-	assert_int_equal(log_id('c', 48), 1);
+	for (uint64_t id = 1; id < 50; id++)
+		assert_true(log_has('c', 49, id));
 }
 
 static void closing_a_peer_cancels_its_calls(void **state)
