@@ -466,7 +466,7 @@ static void truncate_go(struct cut_op *o)
 	/* Blocks may also have been allocated behind the end. */
 	if (o->off < in->attr.size || in->bad ||
 	    (o->off == in->attr.size && in->attr.units > units)) {
-		if (!in->bad && !kills(o))
+		if (!in->bad && !kills(o) && meta_may_serve(o->c))
 			(void)truncate_ahead(o);
 		cut_begin(o);
 	} else {

@@ -29,6 +29,7 @@ struct read_op {
 	_Atomic uint32_t pending; /* pieces without their bytes, and one */
 	_Atomic int err;
 	uint32_t stale; /* answers of -ESTALE so far */
+	bool proved; /* metad has answered us since we last waited */
 	struct core_waiter wait;
 	struct core_deferred def;
 	uint8_t *flat; /* assembled here; else NULL */
@@ -126,6 +127,7 @@ static void read_stale(struct read_op *op)
 
 	core_lock(c);
 	read_release(op);
+	op->proved = false;
 	err = stale_learn(c, op->in, read_again, op);
 	read_clear(op);
 	op->stale++;
@@ -459,8 +461,9 @@ static void read_getattr_done(void *arg, int err, const struct meta_attr *a)
 	struct read_op *op = arg;
 
 	(void)a;
+	op->proved = true;
 	if (err)
-		read_answer(op, err);
+		read_answer(op, err == -ESTALE ? -EIO : err);
 	else
 		read_begin(op);
 }
@@ -493,10 +496,11 @@ static int read_plan(struct read_op *op, bool *ask)
 		return err;
 	if (in->cut_busy && (!in->cut_applied || op->off < in->cut_from)) {
 		op->wait.fn = read_waited;
+		op->proved = false;
 		cut_wait(in, &op->wait);
 		return 1;
 	}
-	if (!in->attr_valid) {
+	if (!in->attr_valid || (!op->proved && !meta_may_serve(c))) {
 		*ask = true;
 		return 1;
 	}

@@ -462,6 +462,8 @@ void core_readdir(struct core *c, uint64_t dir, uint64_t cookie,
 	c->count.readdirs++;
 	if (cookie == 0) {
 		struct core_inode *in = inode_find(c, dir);
+		if (!meta_may_serve(c))
+			dir_pages_changed(c, dir);
 		pages_begin(c->dir_pages, dir);
 		if (in)
 			inode_touch_atime(c, in);

@@ -38,6 +38,7 @@ struct seek_op {
 	struct core_deferred def;
 	_Atomic uint32_t pending;
 	int err; /* lock */
+	bool proved; /* metad has answered us since we last waited */
 	uint8_t *bits; /* written or buffered units of the window; lock */
 	uint64_t window; /* its first block */
 	uint32_t part_count;
@@ -311,8 +312,9 @@ static void seek_known(void *arg, int err, const struct meta_attr *a)
 	struct seek_op *op = arg;
 
 	(void)a;
+	op->proved = true;
 	if (err)
-		seek_end(op, err, 0);
+		seek_end(op, err == -ESTALE ? -EIO : err, 0);
 	else
 		seek_begin(op);
 }
@@ -330,10 +332,11 @@ static int seek_plan(struct seek_op *op, bool *ask)
 		return err;
 	if (in->cut_busy) {
 		op->wait.fn = seek_waited;
+		op->proved = false;
 		cut_wait(in, &op->wait);
 		return 1;
 	}
-	if (!in->attr_valid) {
+	if (!in->attr_valid || (!op->proved && !meta_may_serve(c))) {
 		*ask = true;
 		return 1;
 	}

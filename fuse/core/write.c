@@ -27,6 +27,7 @@ struct write_op {
 	struct wb_op op;
 	struct core_deferred done;
 	uint64_t size_before;
+	bool proved; /* metad has answered us since we last waited */
 	int err;
 };
 
@@ -264,6 +265,31 @@ static bool buffered_in(const struct core_inode *in, uint64_t from, uint64_t to)
 	return e && e->off < to;
 }
 
+static void write_op_go(struct write_op *o);
+
+static void write_op_proved(void *arg, int err, const struct meta_attr *a)
+{
+	struct write_op *o = arg;
+	struct core *c = o->r.c;
+
+	(void)a;
+	core_lock(c);
+	o->proved = true;
+	if (err)
+		write_op_end(o, err == -ESTALE ? -EIO : err);
+	else
+		write_op_go(o);
+	core_unlock(c);
+}
+
+/* Metad has not been heard of for long: it says whether we still may. */
+static void write_op_prove(struct core_deferred *d)
+{
+	struct write_op *o = container_of(d, struct write_op, done);
+
+	core_getattr(o->r.c, o->r.in->ino, write_op_proved, o);
+}
+
 /* Lock held: goes as far as it can. */
 static void write_op_go(struct write_op *o)
 {
@@ -275,7 +301,13 @@ static void write_op_go(struct write_op *o)
 	int err = data_check(c, in);
 
 	if (!err && cut_holds_writes(in)) {
+		o->proved = false;
 		cut_wait(in, &o->wait);
+		return;
+	}
+	if (!err && !o->proved && !meta_may_serve(c)) {
+		o->done.fn = write_op_prove;
+		core_defer(c, &o->done);
 		return;
 	}
 	if (!err)
@@ -370,7 +402,7 @@ static int write_start(struct write_req *r)
 	/* Writers wait in order, also one that would fit. */
 	if (c->wb_waiters || wb_full(c))
 		return write_op_start(r, true);
-	if (cut_holds_writes(in))
+	if (cut_holds_writes(in) || !meta_may_serve(c))
 		return write_op_start(r, false);
 	err = write_bounds(r);
 	if (err)

@@ -68,9 +68,10 @@ struct mini_metad {
 	struct mini_log *log;
 	size_t log_len, log_cap;
 	struct mini_held *waiting, *kept; /* for durability; for the test */
+	struct mini_held *kept_alive; /* the same of keepalives */
 	uint16_t lose_op, hold_op, fail_op;
 	int lose_count, fail_err, fail_count;
-	bool hold_replies;
+	bool hold_replies, hold_keepalives;
 	uint64_t executed[256], received[256];
 	uint32_t purges;
 	char status[16384];
@@ -298,6 +299,12 @@ static void reply(struct mini_metad *m, uint64_t conn_id,
 		struct mini_held *w = held_new(conn_id, q, body, len);
 		w->cut_ino = status_to_wire(status);
 		held_add(&m->kept, w);
+		return;
+	}
+	if (m->hold_keepalives && op == WIRE_OP_META_KEEPALIVE) {
+		struct mini_held *w = held_new(conn_id, q, body, len);
+		w->cut_ino = status_to_wire(status);
+		held_add(&m->kept_alive, w);
 		return;
 	}
 	frame_send(m, c, q, status, true, body, len);
@@ -785,6 +792,7 @@ void mini_metad_free(struct mini_metad *m)
 	conns_reap(m);
 	held_free(m->waiting);
 	held_free(m->kept);
+	held_free(m->kept_alive);
 	if (m->listen_fd >= 0)
 		close(m->listen_fd);
 	close(m->event_fd);
@@ -829,7 +837,8 @@ static void drop_all(struct mini_metad *m)
 		conn_close(c);
 	held_free(m->waiting);
 	held_free(m->kept);
-	m->waiting = m->kept = NULL;
+	held_free(m->kept_alive);
+	m->waiting = m->kept = m->kept_alive = NULL;
 	wake(m);
 }
 
@@ -883,15 +892,12 @@ void mini_metad_lose_replies(struct mini_metad *m, uint16_t op, int count)
 	pthread_mutex_unlock(&m->lock);
 }
 
-void mini_metad_hold_replies(struct mini_metad *m, uint16_t op, bool hold)
+static void kept_send(struct mini_metad *m, struct mini_held **kept)
 {
-	pthread_mutex_lock(&m->lock);
-	m->hold_op = op;
-	m->hold_replies = hold;
-	while (!hold && m->kept) {
-		struct mini_held *w = m->kept;
+	while (*kept) {
+		struct mini_held *w = *kept;
 		struct mini_conn *c = conn_find(m, w->conn_id);
-		m->kept = w->next;
+		*kept = w->next;
 		if (c)
 			frame_send(m, c, &w->h,
 				   status_from_wire((uint32_t)w->cut_ino), true,
@@ -899,7 +905,35 @@ void mini_metad_hold_replies(struct mini_metad *m, uint16_t op, bool hold)
 		free(w->body);
 		free(w);
 	}
+}
+
+void mini_metad_hold_replies(struct mini_metad *m, uint16_t op, bool hold)
+{
+	pthread_mutex_lock(&m->lock);
+	m->hold_op = op;
+	m->hold_replies = hold;
+	if (!hold)
+		kept_send(m, &m->kept);
 	pthread_mutex_unlock(&m->lock);
+}
+
+void mini_metad_hold_keepalives(struct mini_metad *m, bool hold)
+{
+	pthread_mutex_lock(&m->lock);
+	m->hold_keepalives = hold;
+	if (!hold)
+		kept_send(m, &m->kept_alive);
+	pthread_mutex_unlock(&m->lock);
+}
+
+bool mini_metad_keepalive_held(struct mini_metad *m)
+{
+	bool held;
+
+	pthread_mutex_lock(&m->lock);
+	held = m->kept_alive != NULL;
+	pthread_mutex_unlock(&m->lock);
+	return held;
 }
 
 void mini_metad_fail(struct mini_metad *m, uint16_t op, int err, int count)

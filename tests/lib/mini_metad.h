@@ -59,6 +59,9 @@ void mini_metad_up(struct mini_metad *m, bool lose);
 void mini_metad_lose_replies(struct mini_metad *m, uint16_t op, int count);
 /* While held, replies to @op (0: all) are kept back; then sent in order. */
 void mini_metad_hold_replies(struct mini_metad *m, uint16_t op, bool hold);
+/* The same of keepalives, besides. */
+void mini_metad_hold_keepalives(struct mini_metad *m, bool hold);
+bool mini_metad_keepalive_held(struct mini_metad *m);
 /* The next @count commands of @op are answered with @err, not executed. */
 void mini_metad_fail(struct mini_metad *m, uint16_t op, int err, int count);
 /* Makes every session dead, as a takeover does: they get -ESTALE. */
