@@ -19,6 +19,19 @@
 /* A stranger's frames. */
 #define CONN_HELLO_BODY_MAX 4096u
 
+/* One for TCP, one for peers on the same machine (common/local_sock.h). */
+#define CONN_LISTENERS 2
+
+struct conn_listener {
+	struct conn_set *set;
+	int fd; /* -1: none */
+	struct ring_op op;
+	struct sockaddr_storage addr; /* of who was accepted */
+	socklen_t addr_len;
+	bool accepting;
+	struct ring_timer retry;
+};
+
 struct conn_set {
 	struct ring *ring;
 	struct pool *pool;
@@ -26,13 +39,8 @@ struct conn_set {
 	const struct conn_ops *ops;
 	void *arg;
 	struct conn_stats stats;
-	int fd;
 	uint16_t port;
-	struct ring_op accept_op;
-	struct sockaddr_storage accept_addr;
-	socklen_t accept_addr_len;
-	bool accepting;
-	struct ring_timer accept_retry;
+	struct conn_listener listeners[CONN_LISTENERS];
 	struct ring_timer sweep;
 	uint64_t idle_frames; /* stats.frames_in at the last sweep */
 	unsigned idle_sweeps;

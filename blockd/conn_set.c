@@ -7,71 +7,85 @@
 #include <unistd.h>
 
 #include "common/diag.h"
+#include "common/local_sock.h"
 
 #define LISTEN_BACKLOG 256
 /* Out of file descriptors: try to accept again after this. */
 #define ACCEPT_RETRY_MS 200u
 
-static void accept_start(struct conn_set *s)
+static void accept_start(struct conn_listener *l)
 {
-	struct io_uring_sqe *sqe = ring_sqe(s->ring, &s->accept_op);
+	struct io_uring_sqe *sqe = ring_sqe(l->set->ring, &l->op);
 
-	s->accept_addr_len = sizeof(s->accept_addr);
-	s->accepting = true;
-	io_uring_prep_accept(sqe, s->fd, (struct sockaddr *)&s->accept_addr,
-			     &s->accept_addr_len, SOCK_CLOEXEC);
+	l->addr_len = sizeof(l->addr);
+	l->accepting = true;
+	io_uring_prep_accept(sqe, l->fd, (struct sockaddr *)&l->addr,
+			     &l->addr_len, SOCK_CLOEXEC);
 }
 
 static void accept_again(struct ring_timer *t)
 {
-	accept_start(container_of(t, struct conn_set, accept_retry));
+	accept_start(container_of(t, struct conn_listener, retry));
 }
 
-static void peer_name(const struct conn_set *s, char *name, size_t size)
+static void peer_name(const struct conn_listener *l, int fd, char *name,
+		      size_t size)
 {
 	char host[NI_MAXHOST], port[NI_MAXSERV];
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
 
-	if (getnameinfo((const struct sockaddr *)&s->accept_addr,
-			s->accept_addr_len, host, sizeof(host), port,
-			sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-		snprintf(name, size, "unknown");
-	else
+	if (l->addr.ss_family == AF_UNIX &&
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
+		snprintf(name, size, "pid:%d", (int)cred.pid);
+	else if (getnameinfo((const struct sockaddr *)&l->addr, l->addr_len,
+			     host, sizeof(host), port, sizeof(port),
+			     NI_NUMERICHOST | NI_NUMERICSERV) == 0)
 		snprintf(name, size, "%s:%s", host, port);
+	else
+		snprintf(name, size, "unknown");
+}
+
+static void accepted(struct conn_listener *l, int fd)
+{
+	struct conn_set *s = l->set;
+	char name[NI_MAXHOST + NI_MAXSERV + 1];
+
+	peer_name(l, fd, name, sizeof(name));
+	if (l == &s->listeners[1])
+		local_sock_tune(fd);
+	s->stats.accepted++;
+	if (s->stats.open < s->limits.conn_max && conn_new(s, fd, name) == 0)
+		return;
+	s->stats.refused++;
+	diag_warn("conn",
+		  "what=too-many-connections peer=%s limit=%u action=refuse",
+		  name, s->limits.conn_max);
+	close(fd);
 }
 
 static void accept_done(struct ring_op *op, int res, uint32_t flags)
 {
-	struct conn_set *s = container_of(op, struct conn_set, accept_op);
-	char name[NI_MAXHOST + NI_MAXSERV + 1];
+	struct conn_listener *l = container_of(op, struct conn_listener, op);
 
 	(void)flags;
-	s->accepting = false;
-	if (s->closing) {
+	l->accepting = false;
+	if (l->set->closing) {
 		if (res >= 0)
 			close(res);
-		conn_set_gone(s);
+		conn_set_gone(l->set);
 		return;
 	}
 	if (res < 0 && res != -ECONNABORTED && res != -EINTR &&
 	    res != -EAGAIN) {
 		diag_warn("conn", "what=accept error=%s action=retry",
 			  strerror(-res));
-		ring_timer_start(s->ring, &s->accept_retry, ACCEPT_RETRY_MS);
+		ring_timer_start(l->set->ring, &l->retry, ACCEPT_RETRY_MS);
 		return;
 	}
-	if (res >= 0) {
-		peer_name(s, name, sizeof(name));
-		s->stats.accepted++;
-		if (s->stats.open >= s->limits.conn_max ||
-		    conn_new(s, res, name) < 0) {
-			s->stats.refused++;
-			diag_warn("conn", "what=too-many-connections peer=%s "
-				  "limit=%u action=refuse", name,
-				  s->limits.conn_max);
-			close(res);
-		}
-	}
-	accept_start(s);
+	if (res >= 0)
+		accepted(l, res);
+	accept_start(l);
 }
 
 static void close_overdue(struct conn *c, void *arg)
@@ -108,29 +122,47 @@ static int listen_at(struct conn_set *s, const char *addr, uint16_t port)
 	socklen_t len = sizeof(ss);
 	struct addrinfo *ai;
 	char text[8];
-	int one = 1, rv;
+	int fd, one = 1, rv;
 
 	snprintf(text, sizeof(text), "%u", port);
 	rv = getaddrinfo(addr, text, &hints, &ai);
 	if (rv != 0)
 		return rv == EAI_MEMORY ? -ENOMEM :
 		       rv == EAI_SYSTEM ? -errno : -EADDRNOTAVAIL;
-	s->fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (s->fd < 0 ||
-	    setsockopt(s->fd, SOL_SOCKET, SO_REUSEADDR, &one,
-		       sizeof(one)) < 0 ||
-	    bind(s->fd, ai->ai_addr, ai->ai_addrlen) < 0 ||
-	    listen(s->fd, LISTEN_BACKLOG) < 0 ||
-	    getsockname(s->fd, (struct sockaddr *)&ss, &len) < 0)
+	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+	    bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 ||
+	    listen(fd, LISTEN_BACKLOG) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
 		rv = -errno;
 	else if (ss.ss_family == AF_INET6)
 		s->port = ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
 	else
 		s->port = ntohs(((struct sockaddr_in *)&ss)->sin_port);
 	freeaddrinfo(ai);
-	if (rv < 0 && s->fd >= 0)
-		close(s->fd);
-	return rv;
+	if (rv < 0) {
+		if (fd >= 0)
+			close(fd);
+		return rv;
+	}
+	s->listeners[0].fd = fd;
+	s->listeners[1].fd = local_sock_listen((struct sockaddr *)&ss,
+					       LISTEN_BACKLOG);
+	return 0;
+}
+
+static void listeners_start(struct conn_set *s)
+{
+	for (unsigned i = 0; i < CONN_LISTENERS; i++) {
+		struct conn_listener *l = &s->listeners[i];
+
+		l->set = s;
+		l->op.done = accept_done;
+		l->retry.fn = accept_again;
+		if (l->fd >= 0)
+			accept_start(l);
+	}
 }
 
 int conn_set_new(struct ring *r, struct pool *pool, const char *addr,
@@ -156,11 +188,9 @@ int conn_set_new(struct ring *r, struct pool *pool, const char *addr,
 	s->ops = ops;
 	s->arg = arg;
 	s->stalled_tail = &s->stalled;
-	s->accept_op.done = accept_done;
-	s->accept_retry.fn = accept_again;
 	s->sweep.fn = sweep;
 	s->wake.fn = conn_wake_stalled;
-	accept_start(s);
+	listeners_start(s);
 	ring_timer_start(r, &s->sweep, CONN_SWEEP_MS);
 	*ret = s;
 	return 0;
@@ -201,9 +231,17 @@ static void all_gone(struct ring_timer *t)
 	s->close_cb(s->close_arg);
 }
 
+static bool accepting(const struct conn_set *s)
+{
+	for (unsigned i = 0; i < CONN_LISTENERS; i++)
+		if (s->listeners[i].accepting)
+			return true;
+	return false;
+}
+
 void conn_set_gone(struct conn_set *s)
 {
-	if (!s->closing || s->conns || s->accepting || s->sweep.priv_armed)
+	if (!s->closing || s->conns || accepting(s) || s->sweep.priv_armed)
 		return;
 	/* Not from inside whatever let the last connection go. */
 	s->sweep.fn = all_gone;
@@ -222,10 +260,13 @@ void conn_set_close(struct conn_set *s, void (*cb)(void *arg), void *arg)
 	s->closing = true;
 	s->close_cb = cb;
 	s->close_arg = arg;
-	ring_timer_stop(s->ring, &s->accept_retry);
 	ring_timer_stop(s->ring, &s->sweep);
-	/* Ends the accept in the kernel. */
-	(void)shutdown(s->fd, SHUT_RDWR);
+	for (unsigned i = 0; i < CONN_LISTENERS; i++) {
+		ring_timer_stop(s->ring, &s->listeners[i].retry);
+		/* Ends the accept in the kernel. */
+		if (s->listeners[i].fd >= 0)
+			(void)shutdown(s->listeners[i].fd, SHUT_RDWR);
+	}
 	conn_set_each(s, close_one, NULL);
 	conn_set_gone(s);
 }
@@ -234,7 +275,9 @@ void conn_set_free(struct conn_set *s)
 {
 	if (!s)
 		return;
-	assert(!s->conns && !s->accepting);
-	close(s->fd);
+	assert(!s->conns && !accepting(s));
+	for (unsigned i = 0; i < CONN_LISTENERS; i++)
+		if (s->listeners[i].fd >= 0)
+			close(s->listeners[i].fd);
 	free(s);
 }

@@ -4,6 +4,7 @@
 #include "common/crc32c.h"
 #include "common/diag.h"
 #include "common/frame_pool.h"
+#include "common/local_sock.h"
 #include "common/status.h"
 
 #include <netinet/tcp.h>
@@ -151,26 +152,46 @@ void conn_init(struct rpc_peer *p)
 	p->timer.fn = conn_timer;
 }
 
+/* Begins to connect. Returns the socket or -errno. */
+static int conn_open(const struct rpc_peer *p)
+{
+	const struct sockaddr *addr = (const struct sockaddr *)&p->addr;
+	int fd = local_sock_connect(addr);
+
+	if (fd >= 0)
+		return fd;
+	fd = socket(p->addr.ss_family,
+		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	socket_tune(fd);
+	if (connect(fd, addr, p->addr_len) < 0 && errno != EINPROGRESS) {
+		int err = errno;
+
+		close(fd);
+		return -err;
+	}
+	return fd;
+}
+
 void conn_start(struct rpc_peer *p)
 {
 	struct epoll_event ev = {
 		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
 		.data.ptr = p,
 	};
-	int fd, err, rv;
+	int fd, rv;
 
 	assert(p->conn == CONN_DOWN && p->fd < 0);
 	if (atomic_load(&p->closing))
 		return;
-	fd = socket(p->addr.ss_family,
-		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	err = errno;
+	fd = conn_open(p);
 	pthread_mutex_lock(&p->lock);
 	p->conn = CONN_CONNECTING;
-	p->fd = fd;
+	p->fd = fd < 0 ? -1 : fd;
 	pthread_mutex_unlock(&p->lock);
 	if (fd < 0) {
-		conn_lose(p, -err);
+		conn_lose(p, fd);
 		return;
 	}
 	rv = frame_in_init(&p->in, sizeof(struct rpc_held), &frame_pool_bufs);
@@ -180,11 +201,8 @@ void conn_start(struct rpc_peer *p)
 	}
 	p->in_ready = true;
 	p->ended = false;
-	socket_tune(fd);
 	rpc_timer_start(p->net, &p->timer, RPC_CONNECT_MS);
-	if ((connect(fd, (struct sockaddr *)&p->addr, p->addr_len) < 0 &&
-	     errno != EINPROGRESS) ||
-	    epoll_ctl(p->net->epfd, EPOLL_CTL_ADD, fd, &ev) < 0)
+	if (epoll_ctl(p->net->epfd, EPOLL_CTL_ADD, fd, &ev) < 0)
 		conn_lose(p, -errno);
 }
 

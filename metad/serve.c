@@ -4,9 +4,11 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/crc32c.h"
 #include "common/diag.h"
+#include "common/local_sock.h"
 #include "common/status.h"
 #include "metad/request.h"
 
@@ -18,7 +20,8 @@
 struct serve {
 	struct metad *md;
 	uv_tcp_t listener;
-	bool listening, closing;
+	uv_pipe_t local; /* the same for peers on this machine */
+	bool listening, listening_local, closing;
 	struct conn *conns, *dirty, *stopped;
 	struct conn *last; /* looked up last */
 	uint32_t conn_count;
@@ -166,7 +169,7 @@ static void conn_shut(struct conn *c)
 {
 	struct serve *s = c->md->serve;
 
-	if (uv_is_closing((uv_handle_t *)&c->tcp))
+	if (uv_is_closing((uv_handle_t *)&c->sock.stream))
 		return;
 	c->closing = true;
 	if (c->dirty)
@@ -175,7 +178,7 @@ static void conn_shut(struct conn *c)
 		list_remove(&s->stopped, c,
 			    offsetof(struct conn, stopped_next));
 	c->dirty = c->stopped = false;
-	uv_close((uv_handle_t *)&c->tcp, conn_closed);
+	uv_close((uv_handle_t *)&c->sock.stream, conn_closed);
 }
 
 void serve_conn_close(struct conn *c)
@@ -184,7 +187,7 @@ void serve_conn_close(struct conn *c)
 		return;
 	c->closing = true;
 	if (c->reading)
-		(void)uv_read_stop((uv_stream_t *)&c->tcp);
+		(void)uv_read_stop(&c->sock.stream);
 	c->reading = false;
 	conn_dirty(c); /* serve_flush() ends it */
 }
@@ -223,7 +226,7 @@ static void conn_stop(struct conn *c)
 	struct serve *s = c->md->serve;
 
 	if (c->reading)
-		(void)uv_read_stop((uv_stream_t *)&c->tcp);
+		(void)uv_read_stop(&c->sock.stream);
 	c->reading = false;
 	if (c->stopped)
 		return;
@@ -301,7 +304,7 @@ void serve_resume(struct serve *s)
 		conn_frames(c);
 		if (c->stopped || c->closing || c->reading)
 			continue;
-		if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) <
+		if (uv_read_start(&c->sock.stream, on_alloc, on_read) <
 		    0)
 			conn_shut(c);
 		else
@@ -309,17 +312,51 @@ void serve_resume(struct serve *s)
 	}
 }
 
-static void peer_name(struct conn *c)
+static void tcp_name(struct conn *c)
 {
 	struct sockaddr_storage sa;
 	int len = sizeof(sa);
 	char host[48] = "?", port[8] = "?";
 
-	if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&sa, &len) == 0)
+	if (uv_tcp_getpeername(&c->sock.tcp, (struct sockaddr *)&sa, &len) ==
+	    0)
 		(void)getnameinfo((struct sockaddr *)&sa, (socklen_t)len, host,
 				  sizeof(host), port, sizeof(port),
 				  NI_NUMERICHOST | NI_NUMERICSERV);
 	(void)snprintf(c->peer, sizeof(c->peer), "%s:%s", host, port);
+}
+
+static void local_name(struct conn *c, int fd)
+{
+	struct ucred cred = { .pid = 0 };
+	socklen_t len = sizeof(cred);
+
+	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+	(void)snprintf(c->peer, sizeof(c->peer), "pid:%d", (int)cred.pid);
+}
+
+/* Of the listener's kind. */
+static int sock_init(struct conn *c, const uv_stream_t *listener)
+{
+	if (listener == (uv_stream_t *)&c->md->serve->local)
+		return uv_pipe_init(&c->md->loop, &c->sock.pipe, 0);
+	return uv_tcp_init(&c->md->loop, &c->sock.tcp);
+}
+
+static void sock_tune(struct conn *c, const uv_stream_t *listener)
+{
+	uv_os_fd_t fd;
+
+	if (listener == (uv_stream_t *)&c->md->serve->local) {
+		if (uv_fileno((uv_handle_t *)&c->sock.pipe, &fd) == 0) {
+			local_sock_tune(fd);
+			local_name(c, fd);
+		}
+		return;
+	}
+	(void)uv_tcp_nodelay(&c->sock.tcp, 1);
+	(void)uv_tcp_keepalive(&c->sock.tcp, 1, 30);
+	tcp_name(c);
 }
 
 static void on_connection(uv_stream_t *listener, int status)
@@ -333,27 +370,24 @@ static void on_connection(uv_stream_t *listener, int status)
 	if (!c)
 		return;
 	c->md = s->md;
-	if (frame_in_init(&c->in, 0, NULL) < 0 ||
-	    uv_tcp_init(&s->md->loop, &c->tcp) < 0) {
+	if (frame_in_init(&c->in, 0, NULL) < 0 || sock_init(c, listener) < 0) {
 		frame_in_fini(&c->in);
 		free(c);
 		return;
 	}
-	c->tcp.data = c;
+	c->sock.stream.data = c;
 	c->id = ++s->conn_next_id;
 	c->next = s->conns;
 	s->conns = c;
 	s->conn_count++;
-	if (uv_accept(listener, (uv_stream_t *)&c->tcp) < 0 ||
+	if (uv_accept(listener, &c->sock.stream) < 0 ||
 	    s->conn_count > CONNS_MAX) {
 		conn_shut(c);
 		return;
 	}
 	s->md->stats.connections++;
-	(void)uv_tcp_nodelay(&c->tcp, 1);
-	(void)uv_tcp_keepalive(&c->tcp, 1, 30);
-	peer_name(c);
-	if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) < 0)
+	sock_tune(c, listener);
+	if (uv_read_start(&c->sock.stream, on_alloc, on_read) < 0)
 		conn_shut(c);
 	else
 		c->reading = true;
@@ -385,7 +419,7 @@ static void flush_conn(struct conn *c)
 	c->flight = c->out;
 	c->out = t;
 	buf = uv_buf_init((char *)c->flight.p, (unsigned)c->flight.len);
-	n = uv_try_write((uv_stream_t *)&c->tcp, &buf, 1);
+	n = uv_try_write(&c->sock.stream, &buf, 1);
 	if (n == (int)c->flight.len) {
 		c->flight.len = 0;
 		return;
@@ -401,7 +435,7 @@ static void flush_conn(struct conn *c)
 	}
 	c->write.data = c;
 	c->writing = true;
-	if (uv_write(&c->write, (uv_stream_t *)&c->tcp, &buf, 1, on_written) <
+	if (uv_write(&c->write, &c->sock.stream, &buf, 1, on_written) <
 	    0) {
 		c->writing = false;
 		conn_shut(c);
@@ -434,6 +468,30 @@ int serve_new(struct metad *md, struct serve **ret)
 	return 0;
 }
 
+/* TCP stays when this fails. */
+static void listen_local(struct serve *s)
+{
+	struct sockaddr_storage ss;
+	int fd, len = sizeof(ss);
+
+	if (uv_tcp_getsockname(&s->listener, (struct sockaddr *)&ss, &len) < 0)
+		return;
+	fd = local_sock_listen((struct sockaddr *)&ss, BACKLOG);
+	if (fd < 0)
+		return;
+	if (uv_pipe_init(&s->md->loop, &s->local, 0) < 0) {
+		close(fd);
+		return;
+	}
+	s->listening_local = true;
+	s->local.data = s;
+	if (uv_pipe_open(&s->local, fd) < 0)
+		close(fd);
+	else
+		(void)uv_listen((uv_stream_t *)&s->local, BACKLOG,
+				on_connection);
+}
+
 int serve_listen(struct serve *s, const char *addr, uint16_t port)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
@@ -455,6 +513,8 @@ int serve_listen(struct serve *s, const char *addr, uint16_t port)
 		rv = uv_listen((uv_stream_t *)&s->listener, BACKLOG,
 			       on_connection);
 	freeaddrinfo(ai);
+	if (rv == 0)
+		listen_local(s);
 	return rv;
 }
 
@@ -467,6 +527,8 @@ void serve_close(struct serve *s)
 	s->closing = true;
 	if (s->listening)
 		uv_close((uv_handle_t *)&s->listener, NULL);
+	if (s->listening_local)
+		uv_close((uv_handle_t *)&s->local, NULL);
 	for (c = s->conns; c; c = c->next)
 		serve_conn_close(c);
 	serve_flush(s);

@@ -23,7 +23,11 @@ struct conn {
 	char name[64], peer[64];
 	uint32_t held; /* replies it waits for */
 	/* private to serve.c */
-	uv_tcp_t tcp;
+	union {
+		uv_stream_t stream;
+		uv_tcp_t tcp;
+		uv_pipe_t pipe; /* a peer on this machine */
+	} sock;
 	struct frame_in in;
 	struct conn_buf {
 		uint8_t *p;
