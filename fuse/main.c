@@ -191,6 +191,10 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	if (r->opt->writeback)
 		for_writeback();
 	daemon_ready();
+	/* The user's terminal had it; the log shall, too. */
+	if (r->opt->uring == URING_ON && !r->uring)
+		diag_warn("fuse", "io_uring=on ignored reason=\"%s\"",
+			  uring_why);
 	/* What follows stats the mount point, so it needs a served mount. */
 	pid_t pid = fork();
 	if (pid == 0) {

@@ -10,10 +10,12 @@
 #include "fuse/rim.h"
 
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -70,13 +72,18 @@ static void probe_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	fuse_reply_write(req, size);
 }
 
+/* libfuse falls back to the classic device without telling: a measurement that
+ * went that way is none. (Each probe is a process of its own.) */
+static bool probe_wants_uring;
+
 static void probe_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 			struct fuse_file_info *fi)
 {
 	(void)ino;
 	(void)datasync;
 	(void)fi;
-	fuse_reply_err(req, 0);
+	fuse_reply_err(req, fuse_req_is_uring(req) == probe_wants_uring ? 0 :
+								  EIO);
 }
 
 static const struct fuse_lowlevel_ops probe_ops = {
@@ -136,6 +143,7 @@ static int64_t probe_mounted(const char *dir, const char *mode)
 		fuse_session_new(&args, &probe_ops, sizeof(probe_ops), NULL);
 	int64_t ns = 0;
 	int fds[2];
+	probe_wants_uring = strstr(mode, "io_uring") != NULL;
 	fuse_opt_free_args(&args);
 	if (!se)
 		return 0;
@@ -210,21 +218,40 @@ static bool kernel_allows_uring(void)
 	return c == 'Y';
 }
 
+/* What forbids it, for a person; false: nothing does. */
+static bool uring_forbidden(char *text, size_t size)
+{
+	struct io_uring_params p;
+	memset(&p, 0, sizeof(p));
+	if (!kernel_allows_uring()) {
+		snprintf(text, size, "off: the kernel parameter "
+			 "fuse.enable_uring is N");
+		return true;
+	}
+	/* libfuse would fall back in a way nobody understands. */
+	int fd = (int)syscall(__NR_io_uring_setup, 1, &p);
+	if (fd >= 0) {
+		close(fd);
+		return false;
+	}
+	snprintf(text, size, "off: io_uring is forbidden here (%s), by the "
+		 "sysctl kernel.io_uring_disabled or a seccomp profile",
+		 strerror(errno));
+	return true;
+}
+
 bool tune_uring_choose(const struct mount_options *o, const char **why)
 {
-	static char text[120];
+	static char text[160];
 	*why = text;
-	bool allowed = kernel_allows_uring();
 	if (o->uring == URING_OFF) {
 		snprintf(text, sizeof(text), "off: asked for");
 		return false;
 	}
-	if (!allowed) {
-		snprintf(text, sizeof(text),
-			 "off: the kernel parameter fuse.enable_uring is N");
+	if (uring_forbidden(text, sizeof(text))) {
 		if (o->uring == URING_ON)
-			diag_warn("fuse", "io_uring=on ignored reason=\"%s\"",
-				  text);
+			fprintf(stderr, "hailfs: io_uring=on is ignored; %s\n",
+				text);
 		return false;
 	}
 	if (o->uring == URING_ON) {

@@ -23,4 +23,4 @@ told 'on: asked for' || fail "status does not tell"
 fsck_clean
 cluster_down
 cluster_up -o io_uring=auto
-told 'measured' || fail "auto did not measure"
+told "\(on\|off\): measured .* classic [1-9].* io_uring [1-9]" || fail "auto did not measure"
