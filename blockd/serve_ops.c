@@ -206,7 +206,7 @@ static void do_list(struct serve_req *q)
 	free(entries);
 }
 
-static void do_end(struct serve_req *q)
+static void end_answer(struct serve_req *q)
 {
 	struct blk_end_reply m = { .boot_id = 0 };
 	struct wire_out o;
@@ -221,6 +221,30 @@ static void do_end(struct serve_req *q)
 		      sizeof(q->head) - WIRE_HEADER_SIZE);
 	blk_end_reply_encode(&o, &m);
 	blk_serve_reply(q, 0, o.len, NULL, 0);
+}
+
+static void end_synced(struct store_req *r, int err)
+{
+	struct serve_req *q = container_of(r, struct serve_req, store);
+
+	if (err)
+		blk_serve_reply_plain(q, err);
+	else
+		end_answer(q);
+}
+
+/* metad publishes what it is told: that must outlive a power cut, so what a
+ * dead session wrote and never synced is synced first. */
+static void do_end(struct serve_req *q)
+{
+	const struct serve_conn *sc = conn_user(q->c);
+
+	if (sc->who.role != WIRE_ROLE_METAD) {
+		end_answer(q);
+		return;
+	}
+	q->store.done = end_synced;
+	store_sync(q->s->o.store, &q->store, q->m.u.end.ino);
 }
 
 static void do_stat(struct serve_req *q)

@@ -132,7 +132,8 @@ WIRE_MESSAGE(blk_map, BLK_MAP_FIELDS);
 WIRE_MESSAGE(blk_map_reply, BLK_MAP_REPLY_FIELDS);
 
 /* ---- end: end of file, units and last write time as this daemon knows
- * them (size recovery) ---- */
+ * them (size recovery). To metad, of an inode that nobody writes, it tells
+ * only what is durable. ---- */
 #define BLK_END_FIELDS(F) F(u64, ino) F(u8, block_log2)
 WIRE_MESSAGE(blk_end, BLK_END_FIELDS);
 #define BLK_END_REPLY_FIELDS(F)                                               \

@@ -532,6 +532,66 @@ static void what_a_dead_session_began_ends_before_metad_is_told(
 	raw_close(&m);
 }
 
+/* END of inode 5; all zeros when it is refused. */
+static struct blk_end_reply end_of(struct blk_raw *r)
+{
+	struct blk_end_reply e = { .boot_id = 0 };
+	struct frame *f;
+	int rv = CALL(r, WIRE_OP_BLK_END, blk_end, &f,
+		      { .ino = 5, .block_log2 = 20 });
+
+	CHECK_EQ(rv, 0);
+	if (rv < 0)
+		return e;
+	CHECK_EQ(blk_end_reply_parse(f->body, f->h.body_len, &e), 0);
+	frame_free(f);
+	return e;
+}
+
+/* metad makes it the file's size: it must not be gone after a crash. A kill
+ * shows it as well as a power cut, since what was not synced is not in the
+ * journal. */
+static void what_metad_is_told_of_the_end_is_durable(struct blockd_run *x)
+{
+	struct blk_end_reply told, later;
+	struct blk_raw r, m;
+
+	run_start(x, NULL);
+	run_client(x, &r, 1, 1);
+	run_as(x, &m, WIRE_ROLE_METAD);
+	fill(pattern, BLOCK, 9);
+	CHECK_EQ(raw_write(&r, 5, 0, 0, pattern, BLOCK, 0), 0);
+	CHECK_EQ(raw_write(&r, 5, 1, 0, pattern, 5000, 0), 0);
+	/* Counted for a client, but not made durable: nobody asked for it. */
+	CHECK_EQ(end_of(&r).end, BLOCK + 5000);
+	raw_close(&m);
+	raw_close(&r);
+	run_kill9(x);
+	run_start(x, NULL);
+	run_client(x, &r, 1, 2);
+	CHECK_EQ(end_of(&r).end, 0);
+	CHECK_EQ(raw_write(&r, 5, 0, 0, pattern, BLOCK, 0), 0);
+	CHECK_EQ(raw_write(&r, 5, 1, 0, pattern, 5000, 0), 0);
+	run_as(x, &m, WIRE_ROLE_METAD);
+	told = end_of(&m);
+	CHECK_EQ(told.end, BLOCK + 5000);
+	CHECK_EQ(told.units, 258);
+	raw_close(&m);
+	raw_close(&r);
+	run_kill9(x);
+	run_start(x, NULL);
+	run_as(x, &m, WIRE_ROLE_METAD);
+	later = end_of(&m);
+	CHECK_EQ(later.end, told.end);
+	CHECK_EQ(later.units, told.units);
+	CHECK_EQ(later.mtime_ns, told.mtime_ns);
+	run_client(x, &r, 1, 3);
+	check_holds(&r, 5, 0, 0, pattern, BLOCK);
+	check_holds(&r, 5, 1, 0, pattern, 5000);
+	raw_close(&r);
+	raw_close(&m);
+}
+
 /* It may be another store than the one metad means. */
 static void before_its_store_is_accepted_nothing_is_confirmed(
 	struct blockd_run *x)
@@ -1057,6 +1117,7 @@ static const struct {
 	T(a_newer_epoch_is_fetched_before_the_answer),
 	T(a_dead_sessions_connection_is_closed),
 	T(what_a_dead_session_began_ends_before_metad_is_told),
+	T(what_metad_is_told_of_the_end_is_durable),
 	T(before_its_store_is_accepted_nothing_is_confirmed),
 	T(without_the_lease_nothing_is_served),
 	T(damaged_frames_close_the_connection),
