@@ -10,9 +10,11 @@ struct cut_job {
 	struct sm_cut cut;
 	struct durable_wait durable;
 	bool is_durable, sent;
+	bool unsure; /* a daemon may have cut before the answer that came */
 	struct fan fan;
 	uint8_t body[64];
 	int64_t units_delta;
+	uint64_t units; /* counted again */
 	struct cut_wait *waits;
 };
 
@@ -91,9 +93,8 @@ static void job_remove(struct cut_job *j)
 	j->cuts->count--;
 }
 
-static void job_done(struct fan *f)
+static void job_finish(struct cut_job *j)
 {
-	struct cut_job *j = container_of(f, struct cut_job, fan);
 	struct cuts *cs = j->cuts;
 	struct metad *md = cs->md;
 	struct sm_cut_done m = { .ino = j->cut.ino,
@@ -114,6 +115,63 @@ static void job_done(struct fan *f)
 	if (after)
 		job_start(after);
 	free(j);
+}
+
+static int count_reply(struct fan *f, uint32_t daemon_id,
+		       const struct rpc_frame *frame)
+{
+	struct cut_job *j = container_of(f, struct cut_job, fan);
+	struct blk_end_reply m;
+
+	(void)daemon_id;
+	if (blk_end_reply_parse(frame->body, frame->h.body_len, &m) < 0)
+		return -EBADMSG;
+	j->units += m.units;
+	return 0;
+}
+
+static void count_done(struct fan *f)
+{
+	struct cut_job *j = container_of(f, struct cut_job, fan);
+	struct meta_attr a;
+
+	/* Else it was deleted meanwhile. */
+	if (sm_inode_list(j->cuts->md->sm, j->cut.ino - 1, &a, 1) == 1 &&
+	    a.ino == j->cut.ino)
+		j->units_delta = (int64_t)(j->units - a.units);
+	job_finish(j);
+}
+
+/* A repeated cut does nothing and says so: what the first one freed went with
+ * its answer. So the daemons are asked what the file has left. Who cuts has
+ * told all that it had allocated, and writes nothing before it is answered;
+ * nobody else can. */
+static void count_start(struct cut_job *j)
+{
+	struct metad *md = j->cuts->md;
+	struct blk_end m = { .ino = j->cut.ino,
+			     .block_log2 = j->cut.block_log2 };
+	struct wire_out o;
+
+	wire_out_init(&o, j->body, sizeof(j->body));
+	blk_end_encode(&o, &m);
+	j->fan = (struct fan){ .op = WIRE_OP_BLK_END,
+			       .body = j->body,
+			       .body_len = (uint32_t)o.len,
+			       .reply = count_reply,
+			       .done = count_done };
+	if (fan_start(md, &j->fan) < 0)
+		md->stop(md, "out of memory");
+}
+
+static void job_done(struct fan *f)
+{
+	struct cut_job *j = container_of(f, struct cut_job, fan);
+
+	if (j->unsure || f->resent)
+		count_start(j);
+	else
+		job_finish(j);
 }
 
 static void job_durable(struct durable_wait *w)
@@ -253,6 +311,8 @@ int cuts_load(struct cuts *cs)
 		j = job_add(cs, &cut, 0);
 		if (!j)
 			return -ENOMEM;
+		/* The process before this one may have sent it. */
+		j->unsure = true;
 		job_begin(j);
 	}
 	return 0;

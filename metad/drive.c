@@ -216,6 +216,8 @@ static void call_judge(struct fan_call *c)
 	if (c->frame)
 		rpc_frame_free(c->frame);
 	c->frame = NULL;
+	if (rv < 0 || c->rpc.resent)
+		f->resent = true;
 	if (rv == 0 || (f->excused && f->excused(f, c->daemon_id))) {
 		call_done(c);
 		return;
@@ -265,6 +267,7 @@ int fan_start(struct metad *md, struct fan *f)
 
 	f->md = md;
 	f->pending = f->call_count = 0;
+	f->resent = false;
 	f->calls = calloc(map->daemon_count + 1, sizeof(*f->calls));
 	if (!f->calls)
 		return -ENOMEM;

@@ -818,6 +818,66 @@ static void a_cut_survives_a_kill(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+/* A daemon that is asked again has nothing left to free and says 0: how much
+ * went is then counted. Also when the process that asked first is gone. */
+static void what_a_cut_freed_is_not_lost_with_its_answer(struct metad_run *x)
+{
+	struct metad_client c;
+	uint64_t ino, id, seq;
+	unsigned round;
+	uint8_t b[128];
+	size_t len;
+
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 1);
+	metad_run_blockd(x, 1, 12, 1);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
+	ino = c.attr.ino;
+	for (round = 0; round < 2; round++) {
+		uint64_t cuts = fake_blockd_calls(x->blockd[1],
+						  WIRE_OP_BLK_CUT);
+
+		len = METAD_BODY(b, meta_setattr,
+				 { .ino = ino, .valid = META_SET_UNITS_DELTA,
+				   .units_delta = 100 });
+		CHECK_EQ(metad_client_call(&c, WIRE_OP_META_SETATTR, b, len),
+			 0);
+		fake_blockd_hold(x->blockd[1], WIRE_OP_BLK_CUT);
+		fake_blockd_set_cut_delta(x->blockd[0], -40);
+		id = metad_client_cut_begin(&c, ino, 400000, 8192);
+		seq = c.seq;
+		CHECK_EQ(metad_client_recv(&c, id, SOON_MS), -ETIMEDOUT);
+		/* It has cut, and the answer is lost. */
+		fake_blockd_set_end(x->blockd[0], 4096, 1, 1);
+		fake_blockd_set_end(x->blockd[1], 8192, 1, 1);
+		fake_blockd_set_down(x->blockd[1], true);
+		if (round) {
+			metad_run_kill9(x);
+			fake_blockd_set_cut_delta(x->blockd[0], 0);
+			metad_run_start(x, NULL);
+			CHECK_EQ(metad_client_reconnect(&c), 0);
+			len = METAD_BODY(b, meta_cut,
+					 { .ino = ino, .from = 8192,
+					   .to = BLK_CUT_TO_END,
+					   .size_now = 400000,
+					   .size = 8192 });
+			id = metad_client_send_seq(&c, WIRE_OP_META_CUT, seq,
+						   b, len);
+		}
+		sleep_ms(100); /* its connections are seen to be gone */
+		fake_blockd_hold(x->blockd[1], 0);
+		fake_blockd_set_down(x->blockd[1], false);
+		CHECK_EQ(metad_client_recv(&c, id, LONG_MS), 0);
+		CHECK_EQ(fake_blockd_calls(x->blockd[1], WIRE_OP_BLK_CUT),
+			 cuts + 2);
+		CHECK_EQ(metad_client_getattr(&c, ino), 0);
+		CHECK_EQ(c.attr.units, 2);
+		CHECK_EQ(c.attr.size, 8192);
+	}
+	metad_client_fini(&c);
+}
+
 /* A file that nobody leases keeps no mount out while it is being cut; but the
  * next one is not told its attributes before that is done, by no request: with
  * the new cut number it could write what the old cut then removes. */
@@ -923,8 +983,9 @@ static void the_end_of_a_dead_session_waits_for_its_cut(struct metad_run *x)
 		/* What it says once it has cut. */
 		fake_blockd_set_end(x->blockd[0], 4096, 1, 1);
 		fake_blockd_hold(x->blockd[0], 0);
+		/* In the second round the units are counted first. */
 		EVENTUALLY(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_END) ==
-			   ends + 1);
+			   ends + 1 + round);
 		raw_close(&d.r);
 		CHECK_EQ(metad_client_open(x, &d, 1), 0);
 		CHECK_EQ(metad_client_getattr(&d, ino), 0);
@@ -1057,7 +1118,8 @@ static void a_lost_store_is_waited_for(struct metad_run *x)
 	CHECK_EQ(metad_client_open(x, &d, 1), 0);
 	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_CUT), 1);
 	CHECK_EQ(fake_blockd_last_cut(x->blockd[0]).ino, cut_ino);
-	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_END), 2);
+	/* Two files, and what the cut left, which was asked for twice. */
+	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_END), 3);
 	EVENTUALLY(fake_blockd_purged(x->blockd[0], gone) == 1);
 	CHECK_EQ(metad_client_getattr(&d, end_ino), 0);
 	CHECK_EQ(d.attr.size, 4000);
@@ -1558,6 +1620,7 @@ static const struct {
 	T(a_silent_session_may_be_replaced_after_ten_seconds, 0),
 	T(a_cut_waits_for_every_daemon, 2),
 	T(a_cut_survives_a_kill, 1),
+	T(what_a_cut_freed_is_not_lost_with_its_answer, 2),
 	T(a_file_being_cut_is_not_shown_to_the_next, 1),
 	T(the_end_of_a_dead_session_waits_for_its_cut, 1),
 	T(what_is_deleted_is_purged_everywhere, 2),
