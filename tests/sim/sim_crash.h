@@ -121,11 +121,9 @@ static uint64_t real_size(struct world *w, struct file *f)
 	return a.size;
 }
 
-/* Known gap: a client that dies together with a metad that forgets the write
- * lease it had given leaves bytes behind the end of the file, and nobody
- * knows of them; a later write beyond them shows them. Such a file is left
- * alone from here on, and counted. */
-static void leave_tail(struct world *w, struct file *f, uint64_t size)
+/* Nothing lies behind the end of a file: a later write beyond it would show
+ * bytes that nobody knows of. */
+static void check_tail(struct world *w, struct file *f, uint64_t size)
 {
 	uint64_t end = 0, units = 0;
 
@@ -135,10 +133,7 @@ static void leave_tail(struct world *w, struct file *f, uint64_t size)
 		return;
 	say(w, "  fid %u has bytes up to %llu behind its end", fid_of(w, f),
 	    (unsigned long long)end);
-	require(w, w->forgetful);
-	w->tails++;
-	free(f->base);
-	f->base = NULL;
+	lost(w, "bytes behind the end of a file");
 }
 
 /* Reads the file, checks it, and takes it for the model's. */
@@ -174,7 +169,7 @@ static void adopt_content(struct world *w, struct file *f)
 	}
 	core_release(w->x.c, h);
 	free(got);
-	leave_tail(w, f, size);
+	check_tail(w, f, size);
 }
 
 static void check_contents(struct world *w)
