@@ -197,6 +197,10 @@ WIRE_MESSAGE(meta_setattr, META_SETATTR_FIELDS); /* reply: attr */
  * ACL whose setter is not in the group. system.posix_acl_access and _default
  * are kept as ACLs and change the mode. reply: attr */
 #define META_XATTR_KILL_SGID 0x100u
+/* Of directories: bytes of the blocks of files that are made in it, and of
+ * those of directories that are; decimal, with K or M if one likes. It is
+ * there when it is not the default, BLOCK_LOG2_DEFAULT. */
+#define META_XATTR_BLOCK_SIZE "user.hailfs.block_size"
 #define META_SETXATTR_FIELDS(F)                                               \
 	F(u64, ino)                                                           \
 	F(str, name)                                                          \

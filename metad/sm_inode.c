@@ -211,6 +211,8 @@ void sm_inode_attr(const struct sm *sm, const struct sm_inode *in,
 	};
 	if (in->lease != 0)
 		a->flags |= META_ATTR_LEASED;
+	if (sm_block_size_told(in))
+		a->flags |= META_ATTR_XATTR;
 }
 
 void sm_reply_attr(struct sm_ctx *x, const struct sm_inode *in)

@@ -228,6 +228,10 @@ ssize_t sm_xattr_read(const struct sm *sm, uint64_t ino, struct wire_str name,
 int sm_xattr_write(struct sm *sm, struct sm_inode *in, struct wire_str name,
 		   const void *value, size_t len);
 bool sm_xattr_remove(struct sm *sm, struct sm_inode *in, struct wire_str name);
+/* The value of META_XATTR_BLOCK_SIZE: 0 or -EINVAL. */
+int sm_block_size_parse(struct wire_str value, uint8_t *log2);
+/* Does the inode tell META_XATTR_BLOCK_SIZE? */
+bool sm_block_size_told(const struct sm_inode *in);
 int sm_run_getxattr(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_listxattr(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_setxattr(struct sm_ctx *x, const void *body, size_t len);

@@ -60,7 +60,10 @@ int sm_xattr_write(struct sm *sm, struct sm_inode *in, struct wire_str name,
 	} else {
 		bytes -= (uint64_t)old;
 	}
-	if (list > XATTR_LIST_MAX || bytes > XATTR_TOTAL_MAX)
+	/* A directory may have to list one name more. */
+	if (list > XATTR_LIST_MAX - (S_ISDIR(in->mode) ?
+				     sizeof(META_XATTR_BLOCK_SIZE) : 0) ||
+	    bytes > XATTR_TOTAL_MAX)
 		return -ENOSPC;
 	in->xattr_list = (uint32_t)list;
 	in->xattr_bytes = (uint32_t)bytes;
@@ -88,6 +91,65 @@ bool sm_xattr_remove(struct sm *sm, struct sm_inode *in, struct wire_str name)
 	return true;
 }
 
+/* ---- the block size: an attribute that is a field of the inode ---- */
+
+int sm_block_size_parse(struct wire_str value, uint8_t *log2)
+{
+	const char *p = value.p;
+	uint64_t size = 0;
+	uint32_t i = 0;
+
+	for (; i < value.len && p[i] >= '0' && p[i] <= '9'; i++) {
+		size = size * 10 + (uint64_t)(p[i] - '0');
+		if (size > 1u << BLOCK_LOG2_MAX)
+			return -EINVAL;
+	}
+	if (i > 0 && i + 1 == value.len && (p[i] == 'K' || p[i] == 'k'))
+		size <<= 10;
+	else if (i > 0 && i + 1 == value.len && (p[i] == 'M' || p[i] == 'm'))
+		size <<= 20;
+	else if (i != value.len)
+		return -EINVAL;
+	if (size < 1u << BLOCK_LOG2_MIN || size > 1u << BLOCK_LOG2_MAX ||
+	    (size & (size - 1)) != 0)
+		return -EINVAL;
+	*log2 = (uint8_t)__builtin_ctzll(size);
+	return 0;
+}
+
+bool sm_block_size_told(const struct sm_inode *in)
+{
+	return S_ISDIR(in->mode) && in->block_log2 != BLOCK_LOG2_DEFAULT;
+}
+
+static ssize_t block_size_get(const struct sm_inode *in, void *buf)
+{
+	char text[16];
+	int len;
+
+	if (!sm_block_size_told(in))
+		return -ENODATA;
+	len = snprintf(text, sizeof(text), "%u", 1u << in->block_log2);
+	memcpy(buf, text, (size_t)len);
+	return len;
+}
+
+static int block_size_set(struct sm_inode *in, const struct meta_setxattr *s)
+{
+	bool told = sm_block_size_told(in);
+
+	/* A file keeps the size it was made with. */
+	if (!S_ISDIR(in->mode))
+		return -EINVAL;
+	if (told && (s->flags & XATTR_CREATE) != 0)
+		return -EEXIST;
+	if (!told && (s->flags & XATTR_REPLACE) != 0)
+		return -ENODATA;
+	return sm_block_size_parse(s->value, &in->block_log2);
+}
+
+/* ---- commands and queries ---- */
+
 int sm_run_getxattr(struct sm_ctx *x, const void *body, size_t len)
 {
 	struct meta_getxattr q;
@@ -100,8 +162,11 @@ int sm_run_getxattr(struct sm_ctx *x, const void *body, size_t len)
 		return err;
 	if (!sm_inode_get(x->sm, q.ino, &in))
 		return -ENOENT;
-	got = sm_xattr_read(x->sm, q.ino, q.name, x->out.p + 4,
-			    XATTR_VALUE_MAX);
+	if (sm_str_is(q.name, META_XATTR_BLOCK_SIZE))
+		got = block_size_get(&in, x->out.p + 4);
+	else
+		got = sm_xattr_read(x->sm, q.ino, q.name, x->out.p + 4,
+				    XATTR_VALUE_MAX);
 	if (got < 0)
 		return got == -ENODATA ? -ENODATA : -EIO;
 	wire_out_init(&head, x->out.p, 4);
@@ -133,6 +198,9 @@ int sm_run_listxattr(struct sm_ctx *x, const void *body, size_t len)
 			wire_put_raw(&names, it.key + k.len,
 				     it.klen - k.len - 1);
 	}
+	if (sm_block_size_told(&in))
+		wire_put_raw(&names, META_XATTR_BLOCK_SIZE,
+			     sizeof(META_XATTR_BLOCK_SIZE));
 	if (names.overflow)
 		return -EIO;
 	wire_out_init(&head, x->out.p, 4);
@@ -197,6 +265,10 @@ int sm_run_setxattr(struct sm_ctx *x, const void *body, size_t len)
 		return err;
 	if (!sm_inode_get(x->sm, s.ino, &in))
 		return -ENOENT;
+	if (sm_str_is(s.name, META_XATTR_BLOCK_SIZE)) {
+		err = block_size_set(&in, &s);
+		return err != 0 ? err : finish(x, &in);
+	}
 	k = xattr_key(s.ino, s.name);
 	exists = sm_any_prefix(x->sm, &k);
 	if (exists && (s.flags & XATTR_CREATE) != 0)
@@ -224,6 +296,12 @@ int sm_run_removexattr(struct sm_ctx *x, const void *body, size_t len)
 		return err;
 	if (!sm_inode_get(x->sm, r.ino, &in))
 		return -ENOENT;
+	if (sm_str_is(r.name, META_XATTR_BLOCK_SIZE)) {
+		if (!sm_block_size_told(&in))
+			return -ENODATA;
+		in.block_log2 = BLOCK_LOG2_DEFAULT;
+		return finish(x, &in);
+	}
 	k = xattr_key(r.ino, r.name);
 	if (!sm_any_prefix(x->sm, &k))
 		return -ENODATA;

@@ -151,6 +151,89 @@ static void the_list_of_names_is_bounded(void **state)
 	free(list);
 }
 
+#define BLOCKS "user.hailfs.block_size"
+
+static uint32_t block_size(struct sm_client *c, uint64_t ino)
+{
+	assert_int_equal(sm_client_getattr(c, ino), 0);
+	return 1u << c->attr.block_log2;
+}
+
+/* "" when there is none; lists it exactly when there is. */
+static const char *block_text(struct sm_client *c, uint64_t ino)
+{
+	static char text[32], list[256];
+	ssize_t len = sm_client_getxattr(c, ino, BLOCKS, text, 31);
+	ssize_t names = sm_client_listxattr(c, ino, list, sizeof(list));
+	bool listed = names > 0 && memmem(list, (size_t)names, BLOCKS,
+					  sizeof(BLOCKS)) != NULL;
+
+	assert_true(len > 0 || len == -ENODATA);
+	assert_int_equal(listed, len > 0);
+	text[len > 0 ? len : 0] = '\0';
+	assert_int_equal(sm_client_getattr(c, ino), 0);
+	assert_int_equal((c->attr.flags & META_ATTR_XATTR) != 0, names > 0);
+	return text;
+}
+
+static int set_block(struct sm_client *c, uint64_t ino, const char *text,
+		     uint32_t flags)
+{
+	return sm_client_setxattr(c, ino, BLOCKS, text, strlen(text), flags);
+}
+
+static void a_directory_gives_its_block_size_to_what_is_made_in_it(
+	void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t d = SM_INO(c, sm_client_mkdir(c, ROOT, "d"));
+	uint64_t old = SM_INO(c, sm_client_file(c, d, "old"));
+	uint64_t sub, f;
+
+	assert_string_equal(block_text(c, d), "");
+	assert_int_equal(set_block(c, d, "64K", 0), 0);
+	assert_string_equal(block_text(c, d), "65536");
+	f = SM_INO(c, sm_client_file(c, d, "f"));
+	sub = SM_INO(c, sm_client_mkdir(c, d, "sub"));
+	assert_int_equal(block_size(c, f), 65536);
+	assert_int_equal(block_size(c, old), 1u << 20);
+	assert_string_equal(block_text(c, sub), "65536");
+	/* Files tell it to nobody, so that a copy does not ask for it. */
+	assert_string_equal(block_text(c, f), "");
+	assert_int_equal(set_block(c, f, "65536", 0), -EINVAL);
+	assert_int_equal(set_block(c, sub, "4M", 0), 0);
+	assert_int_equal(block_size(c, SM_INO(c, sm_client_file(c, sub, "g"))),
+			 4u << 20);
+	assert_int_equal(set_block(c, sub, "1048576", 0), 0);
+	assert_string_equal(block_text(c, sub), "");
+	assert_int_equal(sm_client_removexattr(c, sub, BLOCKS), -ENODATA);
+	assert_int_equal(sm_client_removexattr(c, d, BLOCKS), 0);
+	assert_string_equal(block_text(c, d), "");
+	assert_int_equal(block_size(c, SM_INO(c, sm_client_file(c, d, "h"))),
+			 1u << 20);
+	assert_int_equal(block_size(c, f), 65536);
+}
+
+static void wrong_block_sizes_are_refused(void **state)
+{
+	static const char *const wrong[] = {
+		"", "0", "K", "65535", "65537", "32768", "8M", "8388608",
+		"64k ", " 64k", "64kk", "-65536", "0x10000", "4096K1",
+		"18446744073709617152", "99999999999999999999999999", "64G",
+	};
+	struct sm_client *c = *state;
+	uint64_t d = SM_INO(c, sm_client_mkdir(c, ROOT, "d"));
+
+	for (size_t i = 0; i < array_count(wrong); i++)
+		assert_int_equal(set_block(c, d, wrong[i], 0), -EINVAL);
+	assert_string_equal(block_text(c, d), "");
+	assert_int_equal(set_block(c, d, "128k", XATTR_REPLACE), -ENODATA);
+	assert_int_equal(set_block(c, d, "128k", XATTR_CREATE), 0);
+	assert_int_equal(set_block(c, d, "256k", XATTR_CREATE), -EEXIST);
+	assert_int_equal(set_block(c, d, "2m", XATTR_REPLACE), 0);
+	assert_string_equal(block_text(c, d), "2097152");
+}
+
 static void xattrs_go_with_their_inode(void **state)
 {
 	static uint8_t value[5000];
@@ -426,6 +509,8 @@ int main(void)
 		SM_TEST(names_outside_the_namespaces_are_refused),
 		SM_TEST(an_inode_holds_a_megabyte_of_xattrs),
 		SM_TEST(the_list_of_names_is_bounded),
+		SM_TEST(a_directory_gives_its_block_size_to_what_is_made_in_it),
+		SM_TEST(wrong_block_sizes_are_refused),
 		SM_TEST(xattrs_go_with_their_inode),
 		SM_TEST(xattrs_move_only_the_ctime),
 		SM_TEST(an_access_acl_sets_the_mode),

@@ -127,6 +127,8 @@ int cmd_why(struct ctl *c, char **args);
 int cmd_fsck(struct ctl *c, char **args);
 int cmd_metad_backup(struct ctl *c, char **args);
 int cmd_metad_restore(struct ctl *c, char **args);
+int cmd_block_size(struct ctl *c, char **args);
+int cmd_block_size_set(struct ctl *c, char **args);
 int cmd_blockd_scrub(struct ctl *c, char **args);
 
 /* ---- shared by some commands ---- */

@@ -275,6 +275,9 @@ static void print_text(const struct why *w, json_t *holder)
 	printf("%s: %s, inode %" PRIu64 ", mode %04o, links %u\n", w->path,
 	       type_word(w->a.mode), w->a.ino, w->a.mode & 07777u,
 	       w->a.nlink);
+	if (S_ISDIR(w->a.mode))
+		printf("files made in it have blocks of %u KiB\n",
+		       1u << (w->a.block_log2 - 10));
 	if (!S_ISREG(w->a.mode))
 		return;
 	printf("size %" PRIu64 " bytes%s, stored %s, blocks of %u KiB, cut "
