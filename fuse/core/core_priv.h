@@ -130,9 +130,7 @@ struct core {
 	_Atomic bool freeing;
 	bool fenced; /* the session is dead: every operation is -EIO; set by
 		      * blk_client_fence() */
-	/* bytes in write-back buffers; writers over the bound wait */
-	uint64_t wb_bytes;
-	struct core_waiter *wb_waiters;
+	struct core_waiter *wb_waiters; /* writers over the bound */
 	/* inode.c: eviction */
 	size_t inode_hand;
 	struct ret *ret;
@@ -285,6 +283,7 @@ void blk_client_fence(struct core *c);
  * dirty data is dropped). */
 void wb_inode_free(struct core *c, struct core_inode *in);
 bool wb_inode_clean(const struct core_inode *in); /* nothing left to sync */
+bool wb_clean(const struct core *c); /* the same of all inodes */
 /* Drops dirty data of an orphan nobody has open. Lock held. */
 void wb_inode_discard(struct core *c, struct core_inode *in);
 int flusher_new(struct core *c, struct flusher **ret);

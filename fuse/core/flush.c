@@ -260,7 +260,6 @@ void wb_wake(struct core *c)
 {
 	struct blk_client *b = c->blk;
 
-	c->wb_bytes = b->mem.bytes;
 	if (!c->wb_waiters || b->wake_wanted)
 		return;
 	if (wb_full(c)) {
@@ -401,6 +400,11 @@ void wb_dirtied(struct core *c, struct core_inode *in)
 bool wb_inode_clean(const struct core_inode *in)
 {
 	return !in->wb || wbuf_clean(&in->wb->buf);
+}
+
+bool wb_clean(const struct core *c)
+{
+	return dlist_empty(&c->blk->unclean);
 }
 
 void wb_inode_discard(struct core *c, struct core_inode *in)

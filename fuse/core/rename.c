@@ -214,7 +214,7 @@ static enum rename_first rename_first(const struct rename_op *op,
 	const struct core_inode *in;
 	uint64_t target;
 
-	if (c->wb_bytes == 0 ||
+	if (wb_clean(c) ||
 	    (op->flags & (RENAME_NOREPLACE | RENAME_EXCHANGE)))
 		return RENAME_NOTHING;
 	if (name_cache_get(c, op->newparent, op->newname, strlen(op->newname),

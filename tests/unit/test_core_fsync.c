@@ -63,12 +63,33 @@ static void test_fsync_waits_again_when_metad_forgot_the_name(void **state)
 	dfix_stop(d);
 }
 
+/* Also the first bytes that the mount ever buffers. */
+static void test_a_name_is_taken_over_only_by_durable_bytes(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *old = d_create(d, "f");
+	struct core_file *f = d_create(d, "new");
+	char got[3];
+
+	(void)state;
+	assert_int_equal(d_write(d, f, 0, "new", 3, 0), 0);
+	assert_int_equal(op_rename(&d->f, ROOT_INO, "new", ROOT_INO, "f", 0),
+			 0);
+	d_peek(d, f, 0, 3, true, got);
+	assert_memory_equal(got, "new", 3);
+	d_close(d, f);
+	d_close(d, old);
+	dfix_stop(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fsync_of_a_new_file_waits_for_its_name),
 		cmocka_unit_test(
 			test_fsync_waits_again_when_metad_forgot_the_name),
+		cmocka_unit_test(
+			test_a_name_is_taken_over_only_by_durable_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
