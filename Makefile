@@ -148,8 +148,11 @@ $(BIN)/hailctl: $(call objs,$(hailctl_SRC)) $(LIB)/libhailfs.a $(LIB)/libcommon.
 # ---- tests ----
 TEST_LIBS := $(LIB)/libtest.a $(LIB)/libblockd.a $(LIB)/libmetad.a \
 	$(LIB)/libhailfs.a $(LIB)/libcommon.a
-$(TST)/unit/%: $(OBJ)/tests/unit/%.o $(TEST_LIBS)
-	$(call link,$^ -lcmocka $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+# tests/lib/fail_malloc.h
+comma := ,
+WRAP := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc strdup strndup)
+$(TST)/unit/%: $(OBJ)/tests/unit/%.o $(OBJ)/tests/lib/fail_malloc.o $(TEST_LIBS)
+	$(call link,$^ $(WRAP) -lcmocka $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
 $(TST)/sim/%: $(OBJ)/tests/sim/%.o $(TEST_LIBS)
 	$(call link,$^ $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
 $(TST)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/lib/fuzz_main.o $(TEST_LIBS)

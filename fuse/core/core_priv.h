@@ -260,10 +260,10 @@ void ret_queue(struct core *c, struct core_inode *in, uint64_t delay_ms);
  * dirty; writes that come meanwhile make it begin again. */
 void recount_start(struct core *c, struct core_inode *in);
 
-/* namei.c / lease: ask for the write lease if it is not held. Lock held. Puts
- * META_LEASE into the stream and sets in->leased at once; failure marks the
- * inode bad. */
-void lease_want(struct core *c, struct core_inode *in);
+/* Asks for the write lease if it is not held. Lock held. Puts META_LEASE into
+ * the stream and sets in->leased at once; its failure marks the inode bad.
+ * Returns 0 or -ENOMEM. */
+int lease_want(struct core *c, struct core_inode *in);
 
 /* blk_client.c */
 int blk_client_new(struct core *c, struct blk_client **ret);

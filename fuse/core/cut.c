@@ -30,6 +30,8 @@ struct cut_op {
 	struct wb_op idle;
 	struct core_deferred def;
 	struct dlist node; /* blk_client.cuts, while cut_busy is ours */
+	struct meta_call *call; /* META_CUT; memory for it, before it is sent */
+	struct wire_out call_out;
 	bool ahead; /* applied and answered before metad knows */
 	int64_t mtime_ns; /* given then */
 	uint64_t size_now; /* before the cut */
@@ -308,6 +310,17 @@ static void units_send(struct core *c, struct core_inode *in)
 	meta_call_queue(mc, &w);
 }
 
+/* NULL: no memory. */
+static struct meta_call *cut_call(struct cut_op *o)
+{
+	const struct meta_cut any = { 0 };
+
+	if (!o->call)
+		o->call = meta_call_new(o->c, WIRE_OP_META_CUT,
+					meta_cut_size(&any), &o->call_out);
+	return o->call;
+}
+
 /* Nothing of the inode is in flight. Lock held. */
 static void cut_send(struct cut_op *o)
 {
@@ -321,11 +334,9 @@ static void cut_send(struct cut_op *o)
 		.size = o->size,
 		.flags = o->killpriv ? META_CUT_KILLPRIV : 0,
 	};
-	struct wire_out w;
-	struct meta_call *mc;
+	struct meta_call *mc = cut_call(o);
 
 	units_send(c, in);
-	mc = meta_call_new(c, WIRE_OP_META_CUT, meta_cut_size(&m), &w);
 	if (!mc) {
 		/* Not from here: who waits must not run inside wb_step(). */
 		o->err = -ENOMEM;
@@ -333,11 +344,11 @@ static void cut_send(struct cut_op *o)
 		core_defer(c, &o->def);
 		return;
 	}
-	meta_cut_encode(&w, &m);
+	meta_cut_encode(&o->call_out, &m);
 	mc->done = cut_answered;
 	mc->arg = o;
 	o->units_delta = in->units_delta;
-	meta_call_queue(mc, &w);
+	meta_call_queue(mc, &o->call_out);
 	inode_mutated(in, mc->seq);
 }
 
@@ -438,9 +449,9 @@ static bool truncate_ahead(struct cut_op *o)
 	struct core_inode *in = o->in;
 	struct ahead *t = malloc(sizeof(*t));
 
-	/* Answers that were on the way must not bring the old size back. */
-	lease_want(o->c, in);
-	if (!t || in->bad ||
+	/* What was answered must not fail for want of memory. The lease:
+	 * answers that were on the way must not bring the old size back. */
+	if (!t || !cut_call(o) || lease_want(o->c, in) ||
 	    (in->wb && wbuf_cut(&in->wb->buf, o->off, UINT64_MAX))) {
 		free(t);
 		return false;

@@ -340,16 +340,14 @@ static void lease_done(struct meta_call *mc, int err, const uint8_t *body,
 	core_unlock(c);
 }
 
-void lease_want(struct core *c, struct core_inode *in)
+int lease_want(struct core *c, struct core_inode *in)
 {
 	struct wire_out o;
 	if (in->leased)
-		return;
+		return 0;
 	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_LEASE, 8, &o);
-	if (!mc) {
-		in->bad = true;
-		return;
-	}
+	if (!mc)
+		return -ENOMEM;
 	wire_put_u64(&o, in->ino);
 	mc->done = lease_done;
 	mc->arg64 = in->ino;
@@ -358,4 +356,5 @@ void lease_want(struct core *c, struct core_inode *in)
 	meta_call_queue(mc, &o);
 	in->lease_seq = meta_last_seq(c);
 	inode_mutated(in, in->lease_seq);
+	return 0;
 }

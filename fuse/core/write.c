@@ -186,10 +186,12 @@ static int write_insert(struct write_req *r)
 	struct wb_inode *wb;
 	int err;
 
-	lease_want(c, in);
 	wb = wb_get(c, in);
 	if (!wb)
 		return -ENOMEM;
+	err = lease_want(c, in);
+	if (err)
+		return err;
 	err = r->data ? wbuf_write(&wb->buf, r->off, r->data, 0, r->len) :
 			wbuf_write_small(&wb->buf, r->off, r->small, r->len);
 	if (err)

@@ -1,8 +1,23 @@
-/* Allocation failures on demand, by interposition of glibc's functions. */
+/* Allocation failures on demand, by the linker's --wrap. */
 #include "tests/lib/fail_malloc.h"
+
+#include <stdatomic.h>
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *p, size_t size);
+char *__real_strdup(const char *s);
+char *__real_strndup(const char *s, size_t len);
+char *__wrap_strdup(const char *s);
+char *__wrap_strndup(const char *s, size_t len);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *p, size_t size);
 
 static __thread unsigned countdown;
 static __thread bool hit;
+static _Atomic unsigned every_count, failed_count;
+static _Atomic uint64_t turn;
 
 void fail_malloc_at(unsigned nth)
 {
@@ -16,46 +31,60 @@ bool fail_malloc_hit(void)
 	return hit;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-
-bool fail_malloc_works(void)
+unsigned fail_malloc_all(unsigned every)
 {
-	return false;
+	atomic_store(&every_count, every);
+	return atomic_exchange(&failed_count, 0);
 }
 
-#else
-
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t count, size_t size);
-void *__libc_realloc(void *p, size_t size);
-
-bool fail_malloc_works(void)
+static bool fails_by_chance(void)
 {
+	unsigned every = atomic_load(&every_count);
+	uint64_t x;
+
+	if (every == 0 || fail_malloc_spared)
+		return false;
+	x = (atomic_fetch_add(&turn, 1) + 1) * 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+	if ((x >> 32) % every != 0)
+		return false;
+	atomic_fetch_add(&failed_count, 1);
 	return true;
 }
 
 static bool fails_now(void)
 {
-	if (countdown == 0 || --countdown > 0)
-		return false;
-	hit = true;
+	if (countdown == 0 || --countdown > 0) {
+		if (!fails_by_chance())
+			return false;
+	} else {
+		hit = true;
+	}
 	errno = ENOMEM;
 	return true;
 }
 
-void *malloc(size_t size)
+void *__wrap_malloc(size_t size)
 {
-	return fails_now() ? NULL : __libc_malloc(size);
+	return fails_now() ? NULL : __real_malloc(size);
 }
 
-void *calloc(size_t count, size_t size)
+void *__wrap_calloc(size_t count, size_t size)
 {
-	return fails_now() ? NULL : __libc_calloc(count, size);
+	return fails_now() ? NULL : __real_calloc(count, size);
 }
 
-void *realloc(void *p, size_t size)
+char *__wrap_strdup(const char *s)
 {
-	return fails_now() ? NULL : __libc_realloc(p, size);
+	return fails_now() ? NULL : __real_strdup(s);
 }
 
-#endif
+char *__wrap_strndup(const char *s, size_t len)
+{
+	return fails_now() ? NULL : __real_strndup(s, len);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+	return fails_now() ? NULL : __real_realloc(p, size);
+}

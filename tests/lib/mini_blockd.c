@@ -4,6 +4,7 @@
 #include "common/crc32c.h"
 #include "common/frame_in.h"
 #include "common/status.h"
+#include "tests/lib/fail_malloc.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -815,6 +816,7 @@ static void *blockd_main(void *arg)
 	struct mb_conn *of[CONNS_MAX];
 	uint64_t v;
 
+	fail_malloc_spared = true;
 	pthread_mutex_lock(&b->lock);
 	while (!b->stop) {
 		uint32_t count = 0;

@@ -5,6 +5,7 @@
 #include "common/frame_in.h"
 #include "common/status.h"
 #include "common/wire_blk.h"
+#include "tests/lib/fail_malloc.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -675,6 +676,7 @@ static void conn_accept(struct mini_metad *m)
 static void *mini_run(void *arg)
 {
 	struct mini_metad *m = arg;
+	fail_malloc_spared = true;
 	for (;;) {
 		struct pollfd p[CONNS_MAX + 2];
 		struct mini_conn *who[CONNS_MAX + 2] = { NULL };
