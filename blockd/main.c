@@ -472,7 +472,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "hail-blockd: %s\n", why);
 		return EXIT_ERROR;
 	}
-	rv = ring_dev_new(b.ring, b.dir, &b.dev);
+	rv = ring_dev_new(b.ring, b.dir, b.cfg.check, &b.dev);
 	if (rv < 0) {
 		fprintf(stderr, "hail-blockd: %s: %s\n", b.dir,
 			strerror(-rv));

@@ -85,8 +85,10 @@ void ring_post_last(struct ring *r, void (*fn)(void *arg), void *arg);
 struct ring_stats *ring_stats(struct ring *r);
 
 /* ---- the device: numbered files under @dir (blockd/dev.h) ---- */
-/* Returns 0 or -errno (the directory cannot be opened). */
-int ring_dev_new(struct ring *r, const char *dir, struct dev **ret) must_check;
+/* @read_only: nothing will be written, as the disk may be read-only. Returns 0
+ * or -errno (the directory cannot be opened). */
+int ring_dev_new(struct ring *r, const char *dir, bool read_only,
+		 struct dev **ret) must_check;
 /* Closes its files; nothing may be in flight. NULL: no-op. */
 void ring_dev_free(struct dev *d);
 

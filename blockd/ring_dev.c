@@ -36,6 +36,7 @@ struct ring_dev {
 	struct dev dev;
 	struct ring *ring;
 	int dir_fd;
+	bool read_only;
 	struct dev_file *files;
 	int file_count;
 	struct dev_track *spare;
@@ -93,7 +94,8 @@ static int lock_file(int fd)
 static int dev_open(struct dev *d, const char *name, bool create)
 {
 	struct ring_dev *rd = ring_dev(d);
-	int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0);
+	int flags = (rd->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC |
+		    O_NOFOLLOW | (create ? O_CREAT : 0);
 	int slot = slot_find(rd);
 	bool direct = true;
 	int fd, rv;
@@ -407,7 +409,8 @@ static const struct dev_vtable ring_dev_vtable = {
 	.now_ms = dev_now_ms,
 };
 
-int ring_dev_new(struct ring *r, const char *dir, struct dev **ret)
+int ring_dev_new(struct ring *r, const char *dir, bool read_only,
+		 struct dev **ret)
 {
 	struct ring_dev *rd = calloc(1, sizeof(*rd));
 	int rv;
@@ -416,6 +419,7 @@ int ring_dev_new(struct ring *r, const char *dir, struct dev **ret)
 		return -ENOMEM;
 	rd->dev.vt = &ring_dev_vtable;
 	rd->ring = r;
+	rd->read_only = read_only;
 	rd->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (rd->dir_fd < 0) {
 		rv = -errno;

@@ -78,7 +78,7 @@ static void fail(struct metaraft *m, const char *what)
 		       m->dir, what, m->raft.errmsg[0] ? ": " : "",
 		       m->raft.errmsg,
 		       full ? "; the disk is full: make room and start again" :
-			      "");
+			      "; look at the disk (dmesg), then start again");
 	m->ops->failed(m->arg, why);
 }
 

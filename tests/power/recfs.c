@@ -5,11 +5,17 @@
  *	recfs LOG COUNTER SIZE_MIB MOUNTPOINT     (foreground, ends on umount)
  *
  * LOG: records of struct rec_header and data (none for zeros). COUNTER: a file
- * of 8 bytes, the number of records so far, for mapping.
+ * of 8 bytes, the number of records so far, for mapping; the disk itself is a
+ * file without a name beside it.
+ *
+ * A disk that fails: while the file $DISK_FAULT exists, flushes (it says
+ * "flush") or writes and flushes (it says "write") end with EIO and change
+ * nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,13 +109,28 @@ static int record(uint32_t type, uint64_t off, const char *data, size_t len)
 	return 0;
 }
 
+/* @what: 'w' a write, 'f' a flush */
+static int faulty(char what)
+{
+	const char *path = getenv("DISK_FAULT");
+	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	char is = 0;
+	if (fd < 0)
+		return 0;
+	if (read(fd, &is, 1) != 1)
+		is = 0; /* it is being written */
+	close(fd);
+	return is == 'w' || is == what;
+}
+
 static void r_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 		    size_t size, off_t off, struct fuse_file_info *fi)
 {
 	(void)ino;
 	(void)fi;
 	uint32_t type = all_zero(buf, size) ? REC_ZERO : REC_WRITE;
-	if (pwrite(disk_fd, buf, size, off) != (ssize_t)size ||
+	if (faulty('w') ||
+	    pwrite(disk_fd, buf, size, off) != (ssize_t)size ||
 	    record(type, (uint64_t)off, buf, size)) {
 		fuse_reply_err(req, EIO);
 		return;
@@ -123,7 +144,8 @@ static void r_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 	(void)ino;
 	(void)datasync;
 	(void)fi;
-	fuse_reply_err(req, record(REC_FLUSH, 0, NULL, 0) ? EIO : 0);
+	int bad = faulty('f') || record(REC_FLUSH, 0, NULL, 0);
+	fuse_reply_err(req, bad ? EIO : 0);
 }
 
 static void r_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
@@ -162,10 +184,14 @@ int main(int argc, char **argv)
 	disk_size = (off_t)strtoull(argv[3], NULL, 10) << 20;
 	log_fd = open(argv[1], O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
 	int count_fd = open(argv[2], O_RDWR | O_CREAT | O_TRUNC, 0600);
-	FILE *tmp = tmpfile();
-	if (log_fd < 0 || count_fd < 0 || !tmp || ftruncate(count_fd, 8))
+	char *beside = strdup(argv[2]);
+	if (!beside)
 		return 1;
-	disk_fd = fileno(tmp);
+	disk_fd = open(dirname(beside), O_RDWR | O_TMPFILE, 0600);
+	free(beside);
+	if (log_fd < 0 || count_fd < 0 || disk_fd < 0 ||
+	    ftruncate(count_fd, 8))
+		return 1;
 	counter = mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, count_fd,
 		       0);
 	if (counter == MAP_FAILED || ftruncate(disk_fd, disk_size))

@@ -33,7 +33,7 @@ static int setup(void **state)
 	assert_non_null(mkdtemp(x->dir));
 	if (ring_new(50, &x->ring, why, sizeof(why)) < 0)
 		fail_msg("%s", why);
-	assert_int_equal(ring_dev_new(x->ring, x->dir, &x->dev), 0);
+	assert_int_equal(ring_dev_new(x->ring, x->dir, false, &x->dev), 0);
 	*state = x;
 	return 0;
 }

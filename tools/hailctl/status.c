@@ -5,6 +5,18 @@ static const char *const shown[] = { "program", "id", "name", "state", "epoch",
 				     "uptime_ms", "address", "boot_id",
 				     "error", NULL };
 
+/* A store that stopped or was refused answers, but not for what it is there. */
+static bool serves(const struct link *l, json_t *doc)
+{
+	const char *state = json_text(doc, "state", "?");
+
+	if (strcmp(state, "read-only") != 0 && strcmp(state, "refused") != 0)
+		return true;
+	ctl_err("%s is %s: %s", link_name(l), state,
+		json_text(doc, "error", "see its log"));
+	return false;
+}
+
 /* The daemon's document, or one that says why there is none. */
 static json_t *daemon_doc(struct link *l, struct links *ls)
 {
@@ -14,7 +26,7 @@ static json_t *daemon_doc(struct link *l, struct links *ls)
 
 	if (rv == 0) {
 		rv = link_json(l, WIRE_OP_ADMIN_STATUS, &o);
-		if (rv < 0)
+		if (rv < 0 || !serves(l, o))
 			ls->failed++;
 	}
 	if (rv < 0)
