@@ -216,8 +216,10 @@ static void beat_refused(struct reg *r, const struct reg_call *c)
 	diag_err("register", "what=refused error=%s hint=%s",
 		 strerror(-c->status),
 		 c->status == -ESTALE || c->status == -EEXIST ?
-		 "the store is older than the one known, or another one: see "
-		 "'hailctl status'" : "see the log of hail-metad");
+		 "\"the store is older than the one known, or another one: "
+		 "start the right one, or, if that is gone for good, accept "
+		 "the loss with hailctl blockd give-up\"" :
+		 "\"see the log of hail-metad\"");
 }
 
 static void beat_done(struct reg_call *c)

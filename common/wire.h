@@ -34,6 +34,7 @@ enum wire_op {
 	WIRE_OP_ADMIN_BACKUP = 19, /* metad */
 	WIRE_OP_ADMIN_SESSIONS = 20, /* metad */
 	WIRE_OP_ADMIN_STOP = 21, /* orderly stop */
+	WIRE_OP_ADMIN_GIVE_UP = 22, /* metad */
 
 	/* block daemon: common/wire_blk.h */
 	WIRE_OP_BLK_WRITE = 64,

@@ -30,4 +30,13 @@ WIRE_MESSAGE(admin_backup, ADMIN_BACKUP_FIELDS);
 	F(blob, piece)
 WIRE_MESSAGE(admin_backup_reply, ADMIN_BACKUP_REPLY_FIELDS);
 
+/* GIVE_UP (metad): the store that block daemon @daemon_id had is gone for good,
+ * and its data is accepted as lost: nobody waits for it any more, the daemon
+ * may come with a new store, and what was on the old one reads as holes. The
+ * old one is never let in again. The reply has no body and comes when that is
+ * durable. -ENOENT: no such daemon; -EALREADY: it has no store; -EBUSY: it
+ * serves, or may have until a moment ago. */
+#define ADMIN_GIVE_UP_FIELDS(F) F(u32, daemon_id)
+WIRE_MESSAGE(admin_give_up, ADMIN_GIVE_UP_FIELDS);
+
 #endif

@@ -361,6 +361,17 @@ void admin_conn_gone(struct conn *c)
 	backup_end(c);
 }
 
+void admin_give_up(struct request *r)
+{
+	struct admin_give_up m;
+	uint64_t pos = 0;
+	int rv = admin_give_up_parse(r->body, r->body_len, &m);
+
+	if (rv == 0)
+		rv = monitor_give_up(r->md, m.daemon_id, &pos);
+	request_reply_at(r->md, &r->to, pos, rv, NULL, 0);
+}
+
 void admin_stop(struct request *r)
 {
 	serve_reply_plain(r->md, &r->to, 0, NULL, 0);

@@ -12,6 +12,7 @@ void admin_sessions(struct request *r);
 void admin_inodes(struct request *r);
 void admin_backup(struct request *r);
 void admin_stop(struct request *r);
+void admin_give_up(struct request *r);
 void admin_conn_gone(struct conn *c);
 
 /* Registers metad's counters; @s is read by other threads too. Returns 0 or

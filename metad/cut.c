@@ -168,7 +168,7 @@ static void job_done(struct fan *f)
 {
 	struct cut_job *j = container_of(f, struct cut_job, fan);
 
-	if (j->unsure || f->resent)
+	if (j->unsure || f->unsure)
 		count_start(j);
 	else
 		job_finish(j);

@@ -145,8 +145,9 @@ static void say_awaited(struct fan_call *c)
 	diag_err("drive", "event=store-awaited blockd=%" PRIu32 " op=%u "
 		 "what=\"block daemon %" PRIu32 " runs with another store or "
 		 "an older copy; truncations, and a mount after a crash, wait "
-		 "for the right one: start it with the data directory it had\"",
-		 c->daemon_id, c->fan->op, c->daemon_id);
+		 "for the right one: start it with the data directory it had, "
+		 "or, if that is gone for good, hailctl blockd give-up %" PRIu32
+		 "\"", c->daemon_id, c->fan->op, c->daemon_id, c->daemon_id);
 }
 
 /* A call that is due. The store of a lost daemon may come back as it was, with
@@ -160,6 +161,7 @@ static void call_due(struct fan_call *c)
 	if (state == CMAP_STATE_UP) {
 		call_send(c);
 	} else if (state == CMAP_STATE_NEW) {
+		f->unsure = true;
 		call_done(c);
 	} else if (f->excused && f->excused(f, c->daemon_id)) {
 		call_done(c);
@@ -217,7 +219,7 @@ static void call_judge(struct fan_call *c)
 		rpc_frame_free(c->frame);
 	c->frame = NULL;
 	if (rv < 0 || c->rpc.resent)
-		f->resent = true;
+		f->unsure = true;
 	if (rv == 0 || (f->excused && f->excused(f, c->daemon_id))) {
 		call_done(c);
 		return;
@@ -267,7 +269,7 @@ int fan_start(struct metad *md, struct fan *f)
 
 	f->md = md;
 	f->pending = f->call_count = 0;
-	f->resent = false;
+	f->unsure = false;
 	f->calls = calloc(map->daemon_count + 1, sizeof(*f->calls));
 	if (!f->calls)
 		return -ENOMEM;

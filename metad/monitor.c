@@ -103,7 +103,10 @@ static const char *judge_store(struct metad *md, const struct cmap_daemon *was,
 	uint64_t commit = 0;
 
 	if (was->store_id_hi == 0 && was->store_id_lo == 0)
-		return NULL; /* the first time */
+		/* the first time, or after a loss that was accepted */
+		return sm_store_given_up(md->sm, was->id, m->store_id_hi,
+					 m->store_id_lo) ?
+		       "a store that was given up" : NULL;
 	if (was->store_id_hi != m->store_id_hi ||
 	    was->store_id_lo != m->store_id_lo)
 		return "another store";
@@ -179,7 +182,8 @@ void monitor_register(struct request *r)
 		return;
 	}
 	wrong = judge_store(md, was, d, &m);
-	if (wrong && was->state != CMAP_STATE_LOST)
+	if (wrong && (was->state == CMAP_STATE_UP || !d->seen ||
+		      d->boot_id != m.boot_id))
 		diag_err("monitor", "event=store-lost blockd=%" PRIu32
 			 " reason=\"came back with %s\" commit=%" PRIu64,
 			 m.daemon_id, wrong, m.commit);
@@ -187,7 +191,9 @@ void monitor_register(struct request *r)
 		diag_info("monitor", "event=registered blockd=%" PRIu32
 			  " addr=%s port=%u commit=%" PRIu64, m.daemon_id,
 			  r->conn->peer, m.port, m.commit);
-	pos = register_record(md, &m, was, wrong != NULL);
+	/* A store that was given up changes nothing: none is waited for. */
+	pos = wrong && was->state == CMAP_STATE_NEW ?
+	      0 : register_record(md, &m, was, wrong != NULL);
 	d->seen = true;
 	d->boot_id = m.boot_id;
 	d->units_total = m.units_total;
@@ -266,6 +272,33 @@ void monitor_heartbeat(struct request *r)
 	d->commit = u64_max(d->commit, m.commit);
 	heartbeat_record(md, was, &m);
 	reply_lease(r, d, 0);
+}
+
+int monitor_give_up(struct metad *md, uint32_t id, uint64_t *pos)
+{
+	const struct cmap_daemon *was = map_daemon(md, id);
+	struct monitor_daemon *d = find(md->monitor, id);
+	struct sm_daemon_set set = { .id = id, .state = CMAP_STATE_NEW };
+
+	if (!was)
+		return -ENOENT;
+	if (was->store_id_hi == 0 && was->store_id_lo == 0)
+		return -EALREADY;
+	if (!monitor_lease_over(md->monitor, id) ||
+	    (was->state == CMAP_STATE_UP && drive_is_up(md->drive, id)))
+		return -EBUSY;
+	diag_warn("monitor", "event=store-given-up blockd=%" PRIu32
+		  " store=%016" PRIx64 "%016" PRIx64, id, was->store_id_hi,
+		  was->store_id_lo);
+	set.addr = (struct wire_str){ was->addr, (uint32_t)strlen(was->addr) };
+	set.port = was->port;
+	*pos = record(md, &set);
+	/* What it told counts no more; what runs in its place registers. */
+	if (d) {
+		d->seen = false;
+		d->commit = 0;
+	}
+	return 0;
 }
 
 int monitor_new(struct metad *md, struct monitor **ret)

@@ -35,4 +35,8 @@ void monitor_on_register(struct monitor *m, void (*fn)(struct metad *md));
 void monitor_register(struct request *r);
 void monitor_heartbeat(struct request *r);
 
+/* The store of this daemon is given up (WIRE_OP_ADMIN_GIVE_UP). Returns 0 and
+ * *pos, or -errno as said there. */
+int monitor_give_up(struct metad *md, uint32_t id, uint64_t *pos);
+
 #endif

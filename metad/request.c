@@ -340,6 +340,7 @@ static const struct op_info {
 	{ WIRE_OP_ADMIN_BACKUP, ADMIN, false, admin_backup },
 	{ WIRE_OP_ADMIN_SESSIONS, ADMIN, false, admin_sessions },
 	{ WIRE_OP_ADMIN_STOP, ADMIN, false, admin_stop },
+	{ WIRE_OP_ADMIN_GIVE_UP, ADMIN, false, admin_give_up },
 	{ WIRE_OP_META_SESSION_OPEN, CLIENT, false, session_open },
 	{ WIRE_OP_META_SESSION_CLOSE, CLIENT, true, session_close },
 	{ WIRE_OP_META_KEEPALIVE, CLIENT, true, session_keepalive },

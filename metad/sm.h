@@ -88,7 +88,8 @@ WIRE_MESSAGE(sm_session_open, SM_SESSION_OPEN_FIELDS);
  * (to the purge queue) and the record. */
 #define SM_SESSION_CLOSE_FIELDS(F) F(u64, session) F(u8, dead)
 WIRE_MESSAGE(sm_session_close, SM_SESSION_CLOSE_FIELDS);
-/* A block daemon's address, store id or state. Epoch grows if it changed. */
+/* A block daemon's address, store id or state. Epoch grows if it changed. A
+ * store id that becomes 0 was given up: see sm_store_given_up(). */
 #define SM_DAEMON_SET_FIELDS(F)                                               \
 	F(u32, id)                                                            \
 	F(str, addr)                                                          \
@@ -147,6 +148,11 @@ size_t sm_inode_list(struct sm *sm, uint64_t after, struct meta_attr *out,
 		     size_t max);
 /* The last commit number and store id recorded of a daemon. */
 int sm_daemon_commit(struct sm *sm, uint32_t id, uint64_t *commit);
+/* Was this store of the daemon given up? It must not come back: it missed what
+ * was cut and deleted since. Of each daemon the last SM_GIVEN_UP_MAX are
+ * known. */
+#define SM_GIVEN_UP_MAX 16u
+bool sm_store_given_up(struct sm *sm, uint32_t id, uint64_t hi, uint64_t lo);
 
 /* ---- snapshots ---- */
 /* Freezes the present state; any number may be out. NULL: out of memory. */

@@ -98,26 +98,76 @@ int sm_run_bootstrap(struct sm_ctx *x, const void *body, size_t len)
 	return 0;
 }
 
-static void daemon_commit_put(struct sm *sm, uint32_t id, uint64_t commit)
-{
-	struct sm_key k = sm_key1(SM_K_DAEMON, id);
-	uint8_t buf[16];
-	struct wire_out o;
+/* What is kept of a daemon beside its line in the map. */
+struct daemon_record {
+	uint64_t commit;
+	uint32_t given_up_count;
+	uint64_t given_up[SM_GIVEN_UP_MAX][2]; /* oldest first */
+};
 
-	wire_out_init(&o, buf, sizeof(buf));
-	sm_put_varint(&o, commit);
-	sm_put(sm, &k, &o);
-}
-
-int sm_daemon_commit(struct sm *sm, uint32_t id, uint64_t *commit)
+static bool record_get(const struct sm *sm, uint32_t id,
+		       struct daemon_record *d)
 {
 	struct sm_key k = sm_key1(SM_K_DAEMON, id);
 	struct wire_in val;
 
+	*d = (struct daemon_record){ .commit = 0 };
 	if (!sm_get(sm, &k, &val))
+		return false;
+	d->commit = sm_get_varint(&val);
+	while (val.len > 0 && d->given_up_count < SM_GIVEN_UP_MAX) {
+		uint64_t *to = d->given_up[d->given_up_count++];
+
+		to[0] = wire_get_u64(&val);
+		to[1] = wire_get_u64(&val);
+	}
+	return true;
+}
+
+static void record_put(struct sm *sm, uint32_t id,
+		       const struct daemon_record *d)
+{
+	struct sm_key k = sm_key1(SM_K_DAEMON, id);
+	uint8_t buf[16 + SM_GIVEN_UP_MAX * 16];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_put_varint(&o, d->commit);
+	for (uint32_t i = 0; i < d->given_up_count; i++) {
+		wire_put_u64(&o, d->given_up[i][0]);
+		wire_put_u64(&o, d->given_up[i][1]);
+	}
+	sm_put(sm, &k, &o);
+}
+
+static void record_give_up(struct daemon_record *d, uint64_t hi, uint64_t lo)
+{
+	if (d->given_up_count == SM_GIVEN_UP_MAX)
+		memmove(d->given_up[0], d->given_up[1],
+			--d->given_up_count * sizeof(d->given_up[0]));
+	d->given_up[d->given_up_count][0] = hi;
+	d->given_up[d->given_up_count++][1] = lo;
+}
+
+int sm_daemon_commit(struct sm *sm, uint32_t id, uint64_t *commit)
+{
+	struct daemon_record d;
+
+	if (!record_get(sm, id, &d))
 		return -ENOENT;
-	*commit = sm_get_varint(&val);
+	*commit = d.commit;
 	return 0;
+}
+
+bool sm_store_given_up(struct sm *sm, uint32_t id, uint64_t hi, uint64_t lo)
+{
+	struct daemon_record d;
+
+	(void)record_get(sm, id, &d); /* none: nothing was */
+	for (uint32_t i = 0; i < d.given_up_count; i++)
+		if (d.given_up[i][0] == hi && d.given_up[i][1] == lo)
+			return true;
+	return false;
 }
 
 static bool daemon_equal(const struct cmap_daemon *a,
@@ -131,6 +181,8 @@ static bool daemon_equal(const struct cmap_daemon *a,
 int sm_run_daemon_set(struct sm_ctx *x, const void *body, size_t len)
 {
 	struct cmap_daemon d = { 0 };
+	const struct cmap_daemon *was;
+	struct daemon_record rec;
 	struct sm_daemon_set q;
 	int i, err = sm_daemon_set_parse(body, len, &q);
 
@@ -143,6 +195,12 @@ int sm_run_daemon_set(struct sm_ctx *x, const void *body, size_t len)
 	d.store_id_lo = q.store_id_lo;
 	d.state = q.state;
 	i = cmap_find_daemon(x->sm->map, q.id);
+	was = i < 0 ? NULL : &x->sm->map->daemons[i];
+	(void)record_get(x->sm, q.id, &rec); /* none: all zeros */
+	rec.commit = q.commit;
+	if (was && (was->store_id_hi != 0 || was->store_id_lo != 0) &&
+	    d.store_id_hi == 0 && d.store_id_lo == 0)
+		record_give_up(&rec, was->store_id_hi, was->store_id_lo);
 	if (i < 0 || !daemon_equal(&x->sm->map->daemons[i], &d)) {
 		err = sm_map_edit(x);
 		if (err != 0)
@@ -153,7 +211,7 @@ int sm_run_daemon_set(struct sm_ctx *x, const void *body, size_t len)
 			return i;
 		x->map_new->daemons[i] = d;
 	}
-	daemon_commit_put(x->sm, q.id, q.commit);
+	record_put(x->sm, q.id, &rec);
 	return 0;
 }
 

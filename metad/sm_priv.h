@@ -16,7 +16,7 @@
 enum sm_kind {
 	SM_K_GLOBAL = 1, /* - : struct sm_globals; only in snapshots */
 	SM_K_MAP = 2, /* chunk : the cluster map */
-	SM_K_DAEMON = 3, /* id : last commit number */
+	SM_K_DAEMON = 3, /* id : last commit number, ids of stores given up */
 	SM_K_SESSION = 4, /* session : struct sm_session */
 	SM_K_REPLY = 5, /* session, seq : kept reply */
 	SM_K_LEASE = 6, /* session, ino : - */

@@ -261,7 +261,8 @@ static bool check_record(struct verify *v, const struct cow_iter *it)
 	case SM_K_DAEMON:
 		(void)sm_get_key_u64(&key);
 		(void)sm_get_varint(&val);
-		return wire_in_end(&key) == 0 && wire_in_end(&val) == 0;
+		return wire_in_end(&key) == 0 && !val.bad &&
+		       val.len % 16 == 0 && val.len / 16 <= SM_GIVEN_UP_MAX;
 	case SM_K_SESSION:
 		return check_session(v, &key, &val);
 	case SM_K_REPLY:

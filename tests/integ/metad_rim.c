@@ -1127,6 +1127,86 @@ static void a_lost_store_is_waited_for(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+static int give_up(struct metad_run *x, uint32_t id)
+{
+	struct blk_raw r;
+	uint8_t b[8];
+	size_t len = METAD_BODY(b, admin_give_up, { .daemon_id = id });
+	int rv = metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, ++x->incarnation, 0);
+
+	if (rv == 0) {
+		rv = raw_call(&r, WIRE_OP_ADMIN_GIVE_UP, b, len, NULL, 0, NULL);
+		raw_close(&r);
+	}
+	return rv;
+}
+
+/* Whoever waits for a store that was given up goes on; the daemon may come with
+ * a new one; the old one stays out, also after a kill. */
+static void a_store_that_was_given_up_is_not_waited_for(struct metad_run *x)
+{
+	struct metad_client c, d;
+	uint64_t cut_ino, end_ino, gone, id, until = now_ms() + 15000;
+	int rv;
+
+	metad_run_start(x, NULL);
+	CHECK_EQ(give_up(x, 1), -EALREADY); /* none came yet */
+	metad_run_blockd(x, 0, 11, 100);
+	metad_run_blockd(x, 1, 12, 1);
+	CHECK_EQ(give_up(x, 7), -ENOENT);
+	CHECK_EQ(give_up(x, 1), -EBUSY);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "c", META_CREATE_LEASE), 0);
+	cut_ino = c.attr.ino;
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "e", META_CREATE_LEASE), 0);
+	end_ino = c.attr.ino;
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "p", META_CREATE_LEASE), 0);
+	gone = c.attr.ino;
+	fake_blockd_set_down(x->blockd[0], true);
+	fake_blockd_set_end(x->blockd[1], 4000, 1, 1);
+	id = metad_client_cut_begin(&c, cut_ino, 70000, 4096);
+	CHECK_EQ(metad_client_recv(&c, id, SOON_MS), -ETIMEDOUT);
+	CHECK_EQ(metad_client_unlink(&c, ROOT_INO, "p"), 0);
+	CHECK_EQ(metad_client_give_back(&c, gone, META_RETURN_ORPHAN |
+						META_RETURN_LEASE), 0);
+	replace_begin(x, &d);
+	/* It is only away, and may serve for a while: nothing is lost yet. */
+	CHECK_EQ(give_up(x, 1), -EBUSY);
+	while ((rv = give_up(x, 1)) == -EBUSY && now_ms() < until)
+		sleep_ms(100);
+	CHECK_EQ(rv, 0);
+	CHECK_EQ(give_up(x, 1), -EALREADY);
+	raw_close(&d.r);
+	CHECK_EQ(metad_client_open(x, &d, 1), 0);
+	CHECK_EQ(metad_client_getattr(&d, end_ino), 0);
+	CHECK_EQ(d.attr.size, 4000);
+	EVENTUALLY(status_number(x, WIRE_OP_ADMIN_STATUS, "cuts_pending") == 0);
+	CHECK_EQ(metad_client_getattr(&d, cut_ino), 0);
+	CHECK_EQ(d.attr.units, 1); /* what the other one has of it */
+	EVENTUALLY(status_number(x, WIRE_OP_ADMIN_STATUS, "purge_pending") ==
+		   0);
+	/* The old store is found again. */
+	metad_run_blockd_end(x, 0);
+	metad_run_blockd(x, 0, 11, 200);
+	CHECK_EQ(fake_blockd_registered(x->blockd[0]), -ESTALE);
+	CHECK(metad_run_log_has(x, "a store that was given up"));
+	metad_run_blockd_end(x, 0);
+	metad_run_kill9(x);
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 300);
+	CHECK_EQ(fake_blockd_registered(x->blockd[0]), -ESTALE);
+	metad_run_blockd_end(x, 0);
+	metad_run_blockd(x, 0, 99, 0);
+	CHECK_EQ(fake_blockd_registered(x->blockd[0]), 0);
+	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_CUT), 0);
+	/* Now it is the one that is known. */
+	metad_run_blockd_end(x, 0);
+	metad_run_blockd(x, 0, 98, 0);
+	CHECK_EQ(fake_blockd_registered(x->blockd[0]), -ESTALE);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+}
+
 static void a_lost_store_keeps_no_mount_out_that_owes_it_nothing(
 	struct metad_run *x)
 {
@@ -1626,6 +1706,7 @@ static const struct {
 	T(what_is_deleted_is_purged_everywhere, 2),
 	T(another_or_older_store_is_lost, 1),
 	T(a_lost_store_is_waited_for, 2),
+	T(a_store_that_was_given_up_is_not_waited_for, 2),
 	T(a_lost_store_keeps_no_mount_out_that_owes_it_nothing, 1),
 	T(a_backup_brings_everything_back, 2),
 	T(a_damaged_backup_is_refused, 0),

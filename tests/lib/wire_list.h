@@ -36,7 +36,8 @@
 	M(admin_inodes, ADMIN_INODES_FIELDS) \
 	M(admin_inodes_reply, ADMIN_INODES_REPLY_FIELDS) \
 	M(admin_backup, ADMIN_BACKUP_FIELDS) \
-	M(admin_backup_reply, ADMIN_BACKUP_REPLY_FIELDS)
+	M(admin_backup_reply, ADMIN_BACKUP_REPLY_FIELDS) \
+	M(admin_give_up, ADMIN_GIVE_UP_FIELDS)
 
 #define WIRE_LIST_META(M) \
 	M(meta_rhdr, META_RHDR_FIELDS) \

@@ -90,6 +90,53 @@ static void the_epoch_grows_when_a_daemon_changes(void **state)
 	assert_int_equal(sm_map(c->sm)->slots[0][0], 0);
 }
 
+static int set_store(struct sm_client *c, uint32_t id, uint64_t store)
+{
+	struct sm_daemon_set q = {
+		.id = id, .addr = { "::1", 3 }, .port = 9,
+		.store_id_hi = store ? 7 : 0, .store_id_lo = store,
+		.state = store ? CMAP_STATE_UP : CMAP_STATE_NEW,
+		.commit = store * 10,
+	};
+	uint8_t buf[256];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_daemon_set_encode(&o, &q);
+	return sm_client_internal(c, WIRE_OP_SM_DAEMON_SET, buf, o.len);
+}
+
+static void a_store_that_was_given_up_is_remembered(void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t epoch, commit;
+
+	assert_int_equal(set_store(c, 1, 5), 0);
+	assert_false(sm_store_given_up(c->sm, 1, 7, 5));
+	epoch = sm_map(c->sm)->epoch;
+	assert_int_equal(set_store(c, 1, 0), 0);
+	assert_int_equal(sm_map(c->sm)->epoch, epoch + 1);
+	assert_int_equal(sm_map(c->sm)->daemons[0].state, CMAP_STATE_NEW);
+	assert_true(sm_store_given_up(c->sm, 1, 7, 5));
+	assert_false(sm_store_given_up(c->sm, 1, 5, 7));
+	assert_false(sm_store_given_up(c->sm, 2, 7, 5));
+	assert_int_equal(sm_daemon_commit(c->sm, 1, &commit), 0);
+	assert_int_equal(commit, 0);
+	/* What comes after does not make it forgotten, nor does saying it
+	 * twice keep it twice. */
+	assert_int_equal(set_store(c, 1, 0), 0);
+	for (uint64_t s = 6; s < 5 + SM_GIVEN_UP_MAX; s++) {
+		assert_int_equal(set_store(c, 1, s), 0);
+		assert_int_equal(set_store(c, 1, 0), 0);
+	}
+	assert_true(sm_store_given_up(c->sm, 1, 7, 5));
+	assert_int_equal(set_store(c, 1, 99), 0);
+	assert_int_equal(set_store(c, 1, 0), 0);
+	assert_false(sm_store_given_up(c->sm, 1, 7, 5));
+	assert_true(sm_store_given_up(c->sm, 1, 7, 6));
+	assert_true(sm_store_given_up(c->sm, 1, 7, 99));
+}
+
 static void malformed_daemons_are_refused(void **state)
 {
 	struct sm_client *c = *state;
@@ -183,6 +230,7 @@ int main(void)
 		cmocka_unit_test(an_empty_machine_refuses_work),
 		SM_TEST(bootstrap_makes_the_root_once),
 		SM_TEST(the_epoch_grows_when_a_daemon_changes),
+		SM_TEST(a_store_that_was_given_up_is_remembered),
 		SM_TEST(malformed_daemons_are_refused),
 		SM_TEST(raised_counters_hold_for_what_comes_and_what_is),
 		SM_TEST(the_map_and_the_counts_can_be_asked_for),

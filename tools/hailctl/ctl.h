@@ -29,7 +29,7 @@ struct ctl_options {
 	uint64_t blockds, logds, metads, replicas; /* 0: not given */
 	bool mount;
 	char *mount_options;
-	bool scrub;
+	bool scrub, yes;
 	uint64_t limit;
 };
 
@@ -129,6 +129,7 @@ int cmd_metad_backup(struct ctl *c, char **args);
 int cmd_metad_restore(struct ctl *c, char **args);
 int cmd_block_size(struct ctl *c, char **args);
 int cmd_block_size_set(struct ctl *c, char **args);
+int cmd_blockd_give_up(struct ctl *c, char **args);
 int cmd_blockd_scrub(struct ctl *c, char **args);
 
 /* ---- shared by some commands ---- */

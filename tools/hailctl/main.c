@@ -33,6 +33,8 @@ static const struct opt table[] = {
 	  "LIST", "local up: mount options, see hailfs(8)" },
 	{ "scrub", 0, OPT_FLAG, O(scrub), "no", 0, 0, NULL, NULL,
 	  "fsck: also verify the checksums of all data" },
+	{ "yes", 0, OPT_FLAG, O(yes), "no", 0, 0, NULL, NULL,
+	  "blockd give-up: the loss is understood" },
 	{ "limit", 0, OPT_U64, O(limit), "32", 0, 1u << 30, NULL, "N",
 	  "why, fsck: print at most N lines of a kind, 0: all" },
 	{ NULL }
@@ -81,6 +83,9 @@ static const struct command commands[] = {
 	{ "blockd scrub ID", "", true, cmd_blockd_scrub,
 	  "verify the checksums of all data of a block daemon",
 	  "hailctl blockd scrub 2" },
+	{ "blockd give-up ID", "yes", true, cmd_blockd_give_up,
+	  "accept that a block daemon's store is lost for good",
+	  "hailctl blockd give-up 2 --yes" },
 	{ "metad backup FILE", "", true, cmd_metad_backup,
 	  "write a consistent copy of all metadata to FILE",
 	  "hailctl metad backup /backup/meta-$(date +%F)" },
