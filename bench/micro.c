@@ -1,5 +1,6 @@
 /* One measurement of one directory; bench/run alternates it between file
- * systems. Prints "METRIC UNIT VALUE" lines.
+ * systems. Prints "METRIC UNIT VALUE [SYNCS]" lines; SYNCS: how many fsyncs
+ * that took, where they are the point.
  *
  *	micro seqwrite DIR MIB        1 MiB writes, then fsync
  *	micro seqread DIR             of the file seqwrite left (drops caches)
@@ -86,7 +87,7 @@ static void seqwrite(size_t mib)
 	write_all(fd, buf, mib);
 	double s = (double)(now_ns() - start) / 1e9;
 	close(fd);
-	printf("seqwrite MB/s %.1f\n", (double)mib * 1.048576 / s);
+	printf("seqwrite MB/s %.1f 1\n", (double)mib * 1.048576 / s);
 }
 
 static void drop_caches(void)
@@ -194,7 +195,7 @@ static void append(size_t bytes, int64_t ms)
 	}
 	double s = (double)(t1 - start) / 1e9;
 	qsort(lat, count, sizeof(*lat), cmp_i64);
-	printf("append-%zu ops/s %.0f\n", bytes, (double)count / s);
+	printf("append-%zu ops/s %.0f %zu\n", bytes, (double)count / s, count);
 	printf("append-%zu-mean us %.1f\n", bytes, s * 1e6 / (double)count);
 	printf("append-%zu-p99 us %.1f\n", bytes,
 	       (double)lat[count * 99 / 100] / 1000);
