@@ -316,6 +316,35 @@ static void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
 		  sought, s);
 }
 
+static void copied(void *arg, int err, size_t done)
+{
+	fuse_req_t req = rim_req_take(arg);
+	if (req && err)
+		fuse_reply_err(req, -err);
+	else if (req)
+		fuse_reply_write(req, done);
+}
+
+/* The kernel has refused overlaps, O_APPEND and what is too long, written back
+ * what it had of both ranges, and drops its pages of the second. */
+static void ops_copy(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
+		     struct fuse_file_info *fi_in, fuse_ino_t ino_out,
+		     off_t off_out, struct fuse_file_info *fi_out, size_t len,
+		     int flags)
+{
+	struct core_copy y = {
+		.in = file_of(fi_in)->file, .out = file_of(fi_out)->file,
+		.off_in = (uint64_t)off_in, .off_out = (uint64_t)off_out,
+		.len = len, .killpriv = rim_caller_kills_priv(req),
+	};
+	struct rim_req *rr = rim_req_new(req);
+	(void)ino_in;
+	(void)ino_out;
+	(void)flags;
+	if (rr)
+		core_copy(rr->rim->core, &y, copied, rr);
+}
+
 void ops_file_fill(struct fuse_lowlevel_ops *ops)
 {
 	ops->open = ops_open;
@@ -328,4 +357,5 @@ void ops_file_fill(struct fuse_lowlevel_ops *ops)
 	ops->fsync = ops_fsync;
 	ops->fallocate = ops_fallocate;
 	ops->lseek = ops_lseek;
+	ops->copy_file_range = ops_copy;
 }

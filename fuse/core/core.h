@@ -139,6 +139,19 @@ void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 void core_write(struct core *c, struct core_file *f, uint64_t off,
 		const struct iovec *iov, int iov_count, size_t len,
 		uint32_t flags, core_cb cb, void *arg);
+/* Copies [off_in, off_in+len) of @in to @off_out of @out. Fewer bytes than
+ * asked: the end of @in, an error behind them, or CORE_COPY_MAX (so that who
+ * is to be interrupted comes by often). Ranges of one file must not overlap. */
+#define CORE_COPY_MAX (32u << 20)
+struct core_copy {
+	struct core_file *in, *out;
+	uint64_t off_in, off_out;
+	size_t len;
+	bool killpriv; /* clear @out's set-id bits and capability */
+};
+typedef void (*core_copy_cb)(void *arg, int err, size_t done);
+void core_copy(struct core *c, const struct core_copy *p, core_copy_cb cb,
+	       void *arg);
 /* Everything written before is durable, with the metadata to read it. */
 void core_fsync(struct core *c, uint64_t ino, bool datasync, core_cb cb,
 		void *arg);

@@ -894,6 +894,90 @@ static void test_reading_ahead_forgets_what_nobody_takes(void **state)
 	free(p);
 }
 
+/* ---- copies ---- */
+
+struct copying {
+	struct fix_call *k;
+	size_t done;
+};
+
+static void on_copied(void *arg, int err, size_t done)
+{
+	struct copying *y = arg;
+
+	y->done = done;
+	fix_call_done(y->k, err);
+}
+
+static int copy(struct dfix *d, const struct core_copy *p, size_t *done)
+{
+	struct copying y = { fix_call_new(), 0 };
+	int err;
+
+	core_copy(d->f.c, p, on_copied, &y);
+	err = fix_call_end(y.k, NULL);
+	*done = y.done;
+	return err;
+}
+
+static void test_a_copy_takes_buffered_and_stored_bytes(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *a = d_create(d, "a"), *b = d_create(d, "b");
+	uint8_t *p = malloc(5 * MIB);
+	size_t done;
+
+	(void)state;
+	assert_non_null(p);
+	d_fill(p, 5 * MIB, 31);
+	assert_int_equal(d_write(d, a, 0, p, 5 * MIB, 0), 0);
+	assert_int_equal(d_fsync(d, a), 0);
+	d_fill(p + 1000000, 2000000, 32);
+	assert_int_equal(d_write(d, a, 1000000, p + 1000000, 2000000, 0), 0);
+	struct core_copy y = { a, b, 77, 5, 10 * MIB, false };
+	assert_int_equal(copy(d, &y, &done), 0);
+	assert_int_equal(done, 5 * MIB - 77); /* the end of the file */
+	assert_int_equal(d_fsync(d, b), 0);
+	check_read(d, b, 5, p + 77, 5 * MIB - 77);
+	y.off_in = 5 * MIB;
+	assert_int_equal(copy(d, &y, &done), 0);
+	assert_int_equal(done, 0);
+	/* A bounded piece: who copies more comes again. */
+	assert_int_equal(d_truncate(d, a, 2 * (uint64_t)CORE_COPY_MAX), 0);
+	y = (struct core_copy){ a, b, 0, 0, 2 * (size_t)CORE_COPY_MAX, false };
+	assert_int_equal(copy(d, &y, &done), 0);
+	assert_int_equal(done, CORE_COPY_MAX);
+	assert_int_equal(d_size(d, b), CORE_COPY_MAX);
+	d_close(d, a);
+	d_close(d, b);
+	dfix_stop(d);
+	free(p);
+}
+
+static void test_a_copy_tells_how_far_it_came(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *a = d_create(d, "a"), *b = d_create(d, "b");
+	uint8_t *p = malloc(3 * MIB);
+	size_t done;
+
+	(void)state;
+	assert_non_null(p);
+	d_fill(p, 3 * MIB, 33);
+	assert_int_equal(d_write(d, a, 0, p, 3 * MIB, 0), 0);
+	struct core_copy y = { a, b, 0, FILE_SIZE_MAX - 2 * (uint64_t)MIB,
+			       3 * MIB, false };
+	assert_int_equal(copy(d, &y, &done), 0);
+	assert_int_equal(done, 2 * MIB);
+	y.off_in += done;
+	y.off_out += done;
+	assert_int_equal(copy(d, &y, &done), -EFBIG);
+	d_close(d, a);
+	d_close(d, b);
+	dfix_kill(d);
+	free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -944,6 +1028,8 @@ int main(void)
 		cmocka_unit_test(test_three_million_appends_of_a_byte),
 		cmocka_unit_test(test_a_sequential_reader_finds_its_bytes_here),
 		cmocka_unit_test(test_reading_ahead_forgets_what_nobody_takes),
+		cmocka_unit_test(test_a_copy_takes_buffered_and_stored_bytes),
+		cmocka_unit_test(test_a_copy_tells_how_far_it_came),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,6 +131,14 @@ static void kill_punch(void)
 	CHECK(close(fd) == 0 && mode_of("f") == 0777);
 }
 
+static void kill_copy(void)
+{
+	loff_t from = 0, to = 2;
+	int fd = open("f", O_RDWR);
+	CHECK(fd >= 0 && copy_file_range(fd, &from, fd, &to, 2, 0) == 2);
+	CHECK(close(fd) == 0 && mode_of("f") == 0777);
+}
+
 static void setid_file(void)
 {
 	unlink("f");
@@ -151,6 +159,8 @@ static void writes_clear_setid(void)
 	as_user(USER, kill_fallocate);
 	setid_file();
 	as_user(USER, kill_punch);
+	setid_file();
+	as_user(USER, kill_copy);
 }
 
 static void root_keeps_setid(void)

@@ -167,6 +167,38 @@ static void copy_range_copies(void)
 	CHECK(memcmp(got, buf + 3, sizeof(buf) - 3) == 0);
 }
 
+/* Over bytes that are cached and dirty; and what it refuses. */
+static void copy_range_moves_within_a_file(void)
+{
+	static unsigned char buf[100000], got[100000];
+	loff_t from = 100, to = 50001;
+	int fd = rw("f"), app;
+	pattern(buf, sizeof(buf), 0);
+	CHECK(write(fd, buf, sizeof(buf)) == sizeof(buf));
+	CHECK(pread(fd, got, sizeof(got), 0) == sizeof(got));
+	CHECK(copy_file_range(fd, &from, fd, &to, 40000, 0) == 40000);
+	CHECK(from == 40100 && to == 90001);
+	memcpy(buf + 50001, buf + 100, 40000);
+	CHECK(pread(fd, got, sizeof(got), 0) == sizeof(got));
+	CHECK(memcmp(got, buf, sizeof(buf)) == 0);
+	/* Up to the end, and beyond it. */
+	from = 99990;
+	to = 200000;
+	CHECK(copy_file_range(fd, &from, fd, &to, 5000, 0) == 10);
+	CHECK(copy_file_range(fd, &from, fd, &to, 5000, 0) > 0);
+	CHECK(st_of("f").st_size > 200010);
+	from = to = 1000000;
+	CHECK(copy_file_range(fd, &from, fd, &to, 10, 0) == 0);
+	from = 0;
+	to = 10;
+	CHECK_ERR(copy_file_range(fd, &from, fd, &to, 100, 0), EINVAL);
+	app = open("f", O_WRONLY | O_APPEND);
+	CHECK(app >= 0);
+	to = 300000;
+	CHECK_ERR(copy_file_range(fd, &from, app, &to, 100, 0), EBADF);
+	CHECK(fsync(fd) == 0);
+}
+
 struct appender {
 	pthread_t t;
 	int id;
@@ -342,6 +374,8 @@ const struct posix_case posix_data[] = {
 	  fallocate_allocates, false },
 	{ "SEEK_DATA and SEEK_HOLE", seek_finds_data_and_holes, false },
 	{ "copy_file_range copies", copy_range_copies, false },
+	{ "copy_file_range moves within a file",
+	  copy_range_moves_within_a_file, false },
 	{ "O_APPEND from several handles never overwrites",
 	  appends_never_overwrite, false },
 	{ "a shared mapping is the file", shared_mapping_is_the_file, false },
