@@ -44,6 +44,9 @@ static void ops_init(void *userdata, struct fuse_conn_info *conn)
 	 * because our own write moved the mtime. */
 	fuse_unset_feature_flag(conn, FUSE_CAP_AUTO_INVAL_DATA);
 	want(conn, FUSE_CAP_EXPLICIT_INVAL_DATA);
+	/* Only the kernel knows that a file is being executed (ETXTBSY), and
+	 * it asks after our open: that must not have truncated. */
+	fuse_unset_feature_flag(conn, FUSE_CAP_ATOMIC_O_TRUNC);
 	want(conn, FUSE_CAP_HANDLE_KILLPRIV_V2);
 	want(conn, FUSE_CAP_POSIX_ACL);
 	want(conn, FUSE_CAP_DONT_MASK);

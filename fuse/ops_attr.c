@@ -100,7 +100,10 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st,
 	}
 	bool kill = (s.valid & META_SET_KILLPRIV) != 0;
 	s.valid &= ~META_SET_KILLPRIV;
-	/* truncate(2) itself sends the times it wants with the size */
+	/* The truncation moves the mtime by itself; what else comes with the
+	 * size follows it. */
+	if (to_set & FUSE_SET_ATTR_MTIME_NOW)
+		s.valid &= ~META_SET_MTIME;
 	if (!(s.valid & (META_SET_MODE | META_SET_UID | META_SET_GID |
 			 META_SET_ATIME | META_SET_MTIME))) {
 		core_truncate(c, ino, (uint64_t)st->st_size, kill, rim_cb_attr,

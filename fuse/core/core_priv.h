@@ -94,6 +94,10 @@ struct core_inode {
 	 * below @cut_from). */
 	bool cut_applied;
 	uint64_t cut_from;
+	/* Truncated to nothing: the last writer's close sends what replaces
+	 * the content to the disks, so a crash does not leave it empty for
+	 * long. */
+	bool emptied;
 	struct pf_entry *pf; /* blocks read ahead (prefetch.c) */
 	/* sequential read detection is per handle: struct core_file */
 };

@@ -474,6 +474,7 @@ static void truncate_go(struct cut_op *o)
 	uint64_t units = (o->off + UNIT_SIZE - 1) / UNIT_SIZE;
 
 	o->size = o->off;
+	in->emptied = o->off == 0;
 	/* Blocks may also have been allocated behind the end. */
 	if (o->off < in->attr.size || in->bad ||
 	    (o->off == in->attr.size && in->attr.units > units)) {

@@ -149,9 +149,8 @@ void core_release(struct core *c, struct core_file *f)
 		bool clean = !in->wb || wb_inode_clean(in);
 		if (in->leased && clean)
 			ret_queue(c, in, RET_LEASE_MS);
-		/* Replaced by O_TRUNC and rewriting: its data goes to disk
-		 * now, so a crash does not leave it empty for long. */
-		flush = (f->flags & O_TRUNC) && !clean;
+		flush = in->emptied && !clean;
+		in->emptied = false;
 	}
 	if (in->open_count == 0)
 		inode_maybe_free(c, in);

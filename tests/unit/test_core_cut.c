@@ -64,6 +64,30 @@ static void test_truncate_and_growth_show_zeros(void **state)
 	dfix_stop(d);
 }
 
+/* O_TRUNC or ftruncate(0), then the new content, then close. */
+static void test_replaced_content_goes_out_at_close(void **state)
+{
+	struct dfix *d = dfix_new(NULL); /* nothing is flushed by age */
+	struct core_file *f = d_create(d, "f"), *r;
+	uint8_t p[5000], got[5000];
+
+	(void)state;
+	d_fill(p, sizeof(p), 42);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_int_equal(d_truncate(d, f, 0), 0);
+	d_fill(p, sizeof(p), 43);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(op_open(&d->f, core_file_ino(f), O_RDONLY, &r), 0);
+	assert_int_equal(d_received(d, WIRE_OP_BLK_WRITE), 1);
+	d_close(d, f);
+	wait_until(d_executed(d, WIRE_OP_BLK_WRITE) == 2);
+	d_peek(d, r, 0, sizeof(p), true, got);
+	assert_memory_equal(got, p, sizeof(p));
+	d_close(d, r);
+	dfix_stop(d);
+}
+
 static void test_a_cut_waits_for_frames_and_later_frames_for_the_cut(
 	void **state)
 {
@@ -244,6 +268,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_truncate_and_growth_show_zeros),
+		cmocka_unit_test(test_replaced_content_goes_out_at_close),
 		cmocka_unit_test(
 			test_a_cut_waits_for_frames_and_later_frames_for_the_cut),
 		cmocka_unit_test(

@@ -105,7 +105,8 @@ static int run_case(const char *dir, const struct posix_case *c, int number)
 int main(int argc, char **argv)
 {
 	const struct posix_case *groups[] = { posix_names, posix_attrs,
-					      posix_data, posix_locks };
+					      posix_data, posix_locks,
+					      posix_calls };
 	int number = 0, failed = 0, passed = 0, skipped = 0;
 	bool list = argc > 1 && strcmp(argv[1], "-l") == 0;
 	if (argc < 2) {

@@ -1,0 +1,51 @@
+/* Facts about single calls, as the public suites of the Linux system calls
+ * check them: what is refused, and what an answer may not leave out.
+ */
+#include "posix.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+static void copy_file(const char *from, const char *to)
+{
+	char buf[65536];
+	ssize_t len;
+	int in = open(from, O_RDONLY | O_CLOEXEC);
+	int out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+	CHECK(in >= 0 && out >= 0);
+	while ((len = read(in, buf, sizeof(buf))) > 0)
+		CHECK(write(out, buf, (size_t)len) == len);
+	CHECK(len == 0 && close(in) == 0 && close(out) == 0);
+}
+
+static void running_programs_cannot_be_changed(void)
+{
+	int fds[2], status;
+	char c;
+	copy_file("/bin/sleep", "prog");
+	off_t size = st_of("prog").st_size;
+	CHECK(pipe2(fds, O_CLOEXEC) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		execl("./prog", "prog", "60", (char *)NULL);
+		_exit(99);
+	}
+	CHECK(pid > 0 && close(fds[1]) == 0);
+	CHECK(read(fds[0], &c, 1) == 0); /* it runs: the pipe is closed */
+	CHECK_ERR(open("prog", O_WRONLY), ETXTBSY);
+	CHECK_ERR(open("prog", O_RDWR), ETXTBSY);
+	CHECK_ERR(open("prog", O_WRONLY | O_TRUNC), ETXTBSY);
+	CHECK_ERR(open("prog", O_RDONLY | O_TRUNC), ETXTBSY);
+	CHECK_ERR(truncate("prog", 0), ETXTBSY);
+	CHECK(st_of("prog").st_size == size);
+	CHECK(waitpid(pid, &status, WNOHANG) == 0);
+	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
+	CHECK(open("prog", O_RDONLY | O_TRUNC) >= 0);
+	CHECK(st_of("prog").st_size == 0);
+}
+
+const struct posix_case posix_calls[] = {
+	{ "a running program cannot be written or truncated",
+	  running_programs_cannot_be_changed, false },
+	{ NULL, NULL, false }
+};
