@@ -229,6 +229,7 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 	if (err)
 		return err;
 	r.opt = o;
+	r.mountpoint = mountpoint;
 	r.valid_s = VALID_S;
 	r.uring = tune_uring_choose(o, &uring_why);
 	gethostname(host, sizeof(host) - 1);
@@ -266,6 +267,8 @@ int main(int argc, char **argv)
 	static struct mount_options o;
 	struct conf conf;
 	char why[200] = { 0 };
+	if (argc == 3 && strcmp(argv[0], KFLUSH_NAME) == 0)
+		return kflush_main(argv);
 	if (mount_options_parse(&o, argc, argv, why, sizeof(why))) {
 		fprintf(stderr, "hailfs: %s\n", why);
 		return 1;

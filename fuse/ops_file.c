@@ -284,7 +284,9 @@ static void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 
 struct seeking {
 	struct rim_req rr;
-	uint64_t off;
+	fuse_ino_t ino;
+	int whence;
+	uint64_t off, from;
 };
 
 static void sought(void *arg, int err)
@@ -298,9 +300,20 @@ static void sought(void *arg, int err)
 	free(s);
 }
 
+static void seek_go(void *arg, int err)
+{
+	struct seeking *s = arg;
+	if (err)
+		sought(s, err);
+	else
+		core_seek(s->rr.rim->core, s->ino, s->from, s->whence,
+			  &s->off, sought, s);
+}
+
 static void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
 		      struct fuse_file_info *fi)
 {
+	struct rim *r = rim_of(req);
 	(void)fi;
 	struct seeking *s = calloc(1, sizeof(*s));
 	if (!s) {
@@ -308,12 +321,16 @@ static void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
 		return;
 	}
 	rim_begin(&s->rr, req);
-	if (off < 0) {
+	s->ino = ino;
+	s->whence = whence;
+	s->from = (uint64_t)off;
+	/* The last writer's close has left nothing in the kernel. */
+	if (off < 0)
 		sought(s, -ENXIO);
-		return;
-	}
-	core_seek(rim_of(req)->core, ino, (uint64_t)off, whence, &s->off,
-		  sought, s);
+	else if (r->writeback && core_open_for_write(r->core, ino))
+		kflush(r, ino, seek_go, s);
+	else
+		seek_go(s, 0);
 }
 
 static void copied(void *arg, int err, size_t done)

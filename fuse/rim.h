@@ -17,6 +17,7 @@ struct rim {
 	struct mount_options *opt;
 	bool uring; /* requests come over io_uring */
 	bool writeback; /* kernel write-back cache negotiated */
+	const char *mountpoint;
 	/* Validity of entries and attributes in the kernel: the lease's term.
 	 * One mount holds every lease, so this is for ever in practice. */
 	double valid_s;
@@ -84,6 +85,13 @@ struct rim_file *rim_file_new(void);
 void rim_file_free(struct rim_file *f);
 /* Drops what locks the handle's close drops. */
 void rim_file_locks_closed(struct rim *r, uint64_t ino, struct rim_file *f);
+
+/* kflush.c: the kernel writes back what it caches of @ino, then @cb(0), on
+ * another thread; -EINVAL: it could not be made to. */
+#define KFLUSH_NAME "hailfs-kflush"
+void kflush(struct rim *r, uint64_t ino, core_cb cb, void *arg);
+/* The program under that name. Returns its exit status. */
+int kflush_main(char **argv);
 
 /* tune.c: what needs the mounted file system or the kernel's settings. */
 /* Decides io_uring=auto. Returns whether to use it; *why (static) says why. */

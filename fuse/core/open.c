@@ -37,6 +37,15 @@ uint64_t core_file_ino(const struct core_file *f)
 	return f->in->ino;
 }
 
+bool core_open_for_write(struct core *c, uint64_t ino)
+{
+	core_lock(c);
+	const struct core_inode *in = inode_find(c, ino);
+	bool yes = in && in->write_open_count > 0;
+	core_unlock(c);
+	return yes;
+}
+
 struct open_op {
 	struct core *c;
 	struct core_file *f;

@@ -44,8 +44,29 @@ static void running_programs_cannot_be_changed(void)
 	CHECK(st_of("prog").st_size == 0);
 }
 
+static void seek_sees_what_is_not_written_back(void)
+{
+	char buf[4096] = { 1 };
+	int fd = open("f", O_RDWR | O_CREAT, 0644);
+	int reader = open("f", O_RDONLY);
+	CHECK(fd >= 0 && reader >= 0);
+	for (off_t at = 1 << 20; at < 9 << 20; at += 4 << 20) {
+		CHECK(pwrite(fd, buf, sizeof(buf), at) == sizeof(buf));
+		CHECK(lseek(reader, at - 4096, SEEK_DATA) == at);
+		CHECK(lseek(fd, at, SEEK_HOLE) == at + 4096);
+	}
+	CHECK(lseek(fd, 0, SEEK_DATA) == 1 << 20);
+	CHECK(pwrite(fd, buf, sizeof(buf), 8192) == sizeof(buf));
+	CHECK(lseek(reader, 0, SEEK_DATA) == 8192);
+	CHECK_ERR(lseek(fd, 9 << 20, SEEK_DATA), ENXIO);
+	CHECK(ftruncate(fd, 10 << 20) == 0);
+	CHECK(lseek(fd, 9 << 20, SEEK_HOLE) == 9 << 20);
+}
+
 const struct posix_case posix_calls[] = {
 	{ "a running program cannot be written or truncated",
 	  running_programs_cannot_be_changed, false },
+	{ "SEEK_DATA and SEEK_HOLE see what is not written back",
+	  seek_sees_what_is_not_written_back, false },
 	{ NULL, NULL, false }
 };
