@@ -175,6 +175,9 @@ void inode_unpin(struct core *c, struct core_inode *in); /* may free it */
 void inode_merge(struct core *c, struct core_inode *in,
 		 const struct meta_attr *from_metad, struct meta_attr *out);
 void inode_maybe_free(struct core *c, struct core_inode *in);
+/* metad has deleted it, and the kernel may still know it (a working directory,
+ * an O_PATH handle): what in->attr says stays true for those. */
+bool inode_gone(const struct core_inode *in);
 int inode_table_init(struct core *c);
 void inode_table_fini(struct core *c); /* whatever is in them */
 /* Our own value of size, mtime and units wins over metad's. */

@@ -120,8 +120,13 @@ void inode_unpin(struct core *c, struct core_inode *in)
 void inode_maybe_free(struct core *c, struct core_inode *in)
 {
 	if (in->ino != ROOT_INO && inode_idle(in) &&
-	    (in->nlookup == 0 || !in->attr_valid))
+	    (in->nlookup == 0 || (!in->attr_valid && !inode_gone(in))))
 		inode_free(c, in);
+}
+
+bool inode_gone(const struct core_inode *in)
+{
+	return in->orphan_returned && in->attr.ino != 0;
 }
 
 bool inode_owns(const struct core_inode *in)

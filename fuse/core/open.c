@@ -98,6 +98,11 @@ static void open_got(void *arg, int err, const struct meta_attr *a)
 	}
 	core_lock(op->c);
 	struct core_inode *in = inode_get(op->c, a->ino);
+	if (in && inode_gone(in)) {
+		core_unlock(op->c);
+		open_end(op, -ENOENT);
+		return;
+	}
 	if (in && !in->attr_valid)
 		inode_merge(op->c, in, a, NULL);
 	if (!in) {

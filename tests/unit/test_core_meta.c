@@ -504,7 +504,32 @@ static void test_an_unlinked_open_file_lives_until_its_last_handle(
 	core_release(f->c, h2);
 	wait_until(mini_metad_getattr(f->m, a.ino, &b) == -ENOENT);
 	wait_until(mini_metad_purge_count(f->m) == 1);
-	wait_until(op_getattr(f, a.ino, &b) == -ENOENT);
+	core_forget(f->c, a.ino, 1);
+	assert_int_equal(op_getattr(f, a.ino, &b), -ENOENT);
+	fix_stop(f);
+}
+
+/* The kernel flushes the ctime that an unlink moved; a working directory is
+ * not a handle. */
+static void test_what_the_kernel_knows_of_a_deleted_file_is_answered(
+	void **state)
+{
+	struct fix *f = fix_new(0);
+	struct core_file *h;
+	struct meta_attr a, b;
+	(void)state;
+	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
+	assert_int_equal(op_unlink(f, ROOT_INO, "f", false), 0);
+	wait_until(mini_metad_getattr(f->m, a.ino, &b) == -ENOENT);
+	assert_int_equal(op_getattr(f, a.ino, &b), 0);
+	assert_int_equal(b.nlink, 0);
+	assert_int_equal(b.mode, a.mode);
+	assert_int_equal(op_chmod(f, a.ino, 0600), 0);
+	assert_int_equal(op_getattr(f, a.ino, &b), 0);
+	assert_int_equal(b.mode, S_IFREG | 0600);
+	assert_int_equal(op_open(f, a.ino, O_RDONLY, &h), -ENOENT);
+	core_forget(f->c, a.ino, 1);
+	assert_int_equal(op_getattr(f, a.ino, &b), -ENOENT);
 	fix_stop(f);
 }
 
@@ -758,6 +783,8 @@ int main(void)
 			test_random_names_in_own_directories_agree_with_metad),
 		cmocka_unit_test(
 			test_an_unlinked_open_file_lives_until_its_last_handle),
+		cmocka_unit_test(
+			test_what_the_kernel_knows_of_a_deleted_file_is_answered),
 		cmocka_unit_test(test_an_unlinked_closed_file_is_given_back),
 		cmocka_unit_test(test_a_tmpfile_can_get_a_name_or_vanish),
 		cmocka_unit_test(

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 
 static void copy_file(const char *from, const char *to)
 {
@@ -63,10 +64,38 @@ static void seek_sees_what_is_not_written_back(void)
 	CHECK(lseek(fd, 9 << 20, SEEK_HOLE) == 9 << 20);
 }
 
+/* A working directory and an O_PATH handle are no open files: the file system
+ * is not told of them, and must not forget what they show. */
+static void deleted_files_are_still_described(void)
+{
+	char path[64];
+	struct stat st;
+	mk("f", "x");
+	CHECK(mkdir("d", 0755) == 0);
+	int top = open(".", O_RDONLY | O_DIRECTORY);
+	int fd = open("f", O_PATH);
+	CHECK(chmod("f", 0600) == 0 && chdir("d") == 0);
+	CHECK(unlink("../f") == 0 && rmdir("../d") == 0);
+	nanosleep(&(struct timespec){ 0, 400000000 }, NULL);
+	CHECK(fstat(fd, &st) == 0 && st.st_nlink == 0);
+	CHECK((st.st_mode & 07777) == 0600);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	CHECK(chmod(path, 0640) == 0 && fstat(fd, &st) == 0);
+	CHECK((st.st_mode & 07777) == 0640);
+	CHECK(stat(".", &st) == 0 && st.st_nlink == 0);
+	CHECK(chmod(".", 0700) == 0 && utimensat(AT_FDCWD, ".", NULL, 0) == 0);
+	CHECK(stat(".", &st) == 0 && (st.st_mode & 07777) == 0700);
+	CHECK_ERR(mkdir("x", 0755), ENOENT);
+	CHECK(syncfs(top) == 0);
+	CHECK(fchdir(top) == 0);
+}
+
 const struct posix_case posix_calls[] = {
 	{ "a running program cannot be written or truncated",
 	  running_programs_cannot_be_changed, false },
 	{ "SEEK_DATA and SEEK_HOLE see what is not written back",
 	  seek_sees_what_is_not_written_back, false },
+	{ "deleted files are described to those who hold them",
+	  deleted_files_are_still_described, false },
 	{ NULL, NULL, false }
 };
