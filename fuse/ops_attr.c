@@ -13,8 +13,14 @@ static void ops_getattr(fuse_req_t req, fuse_ino_t ino,
 		core_getattr(rr->rim->core, ino, rim_cb_attr, rr);
 }
 
+/* Times are kept in nanoseconds of 64 bits, 1677 to 2262: what is beyond
+ * becomes the nearest, as in every file system. */
 static int64_t ns_of(struct timespec t)
 {
+	const int64_t last = INT64_MAX / 1000000000;
+
+	if (t.tv_sec >= last || t.tv_sec < -last)
+		return (t.tv_sec < 0 ? -last : last) * 1000000000;
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
@@ -99,6 +105,8 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st,
 		return;
 	}
 	bool kill = (s.valid & META_SET_KILLPRIV) != 0;
+	if (kill)
+		rim_drop_sgid(req, ino);
 	s.valid &= ~META_SET_KILLPRIV;
 	/* The truncation moves the mtime by itself; what else comes with the
 	 * size follows it. */
@@ -127,6 +135,16 @@ struct xattr_get {
 	size_t size;
 };
 
+static void xattr_send(fuse_req_t req, const void *p, size_t len, size_t size)
+{
+	if (size == 0)
+		fuse_reply_xattr(req, len);
+	else if (len > size)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, p, len);
+}
+
 static void xattr_got(void *arg, int err, const void *p, size_t len)
 {
 	struct xattr_get *g = arg;
@@ -135,13 +153,33 @@ static void xattr_got(void *arg, int err, const void *p, size_t len)
 		; /* killed meanwhile */
 	else if (err)
 		fuse_reply_err(req, -err);
-	else if (g->size == 0)
-		fuse_reply_xattr(req, len);
-	else if (len > g->size)
-		fuse_reply_err(req, ERANGE);
 	else
-		fuse_reply_buf(req, p, len);
+		xattr_send(req, p, len, g->size);
 	free(g);
+}
+
+/* Names in trusted.* exist for privileged callers only. */
+static void xattr_listed(void *arg, int err, const void *p, size_t len)
+{
+	struct xattr_get *g = arg;
+	const char *from = p, *end = from + len;
+	char *seen = err || len == 0 ? NULL : malloc(len);
+	size_t seen_len = 0;
+
+	if (!seen || !g->rr.req || !memmem(p, len, "trusted.", 8) ||
+	    rim_caller_is_admin(g->rr.pid)) {
+		free(seen);
+		xattr_got(arg, err, p, len);
+		return;
+	}
+	for (; from < end; from += strlen(from) + 1) {
+		if (strncmp(from, "trusted.", 8) == 0)
+			continue;
+		memcpy(seen + seen_len, from, strlen(from) + 1);
+		seen_len += strlen(from) + 1;
+	}
+	xattr_got(arg, 0, seen, seen_len);
+	free(seen);
 }
 
 static struct xattr_get *xattr_get_new(fuse_req_t req, size_t size)
@@ -168,7 +206,7 @@ static void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct xattr_get *g = xattr_get_new(req, size);
 	if (g)
-		core_listxattr(rim_of(req)->core, ino, xattr_got, g);
+		core_listxattr(rim_of(req)->core, ino, xattr_listed, g);
 }
 
 /* setxattr of an access ACL by somebody outside the file's group clears

@@ -205,7 +205,6 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	struct rim *r = rim_of(req);
 	struct writing *w = malloc(sizeof(*w));
 	uint32_t flags = 0;
-	(void)ino;
 	if (!w) {
 		fuse_reply_err(req, ENOMEM);
 		return;
@@ -220,8 +219,10 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	 * and has put appends there already. */
 	if ((fi->flags & O_APPEND) && !r->writeback)
 		flags |= CORE_WRITE_APPEND;
-	if (fi->kill_suidgid)
+	if (fi->kill_suidgid) {
 		flags |= CORE_WRITE_KILLPRIV;
+		rim_drop_sgid(req, ino);
+	}
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf,
 			     .iov_len = size };
 	core_write(r->core, file_of(fi)->file, (uint64_t)off, &iov, 1, size,
@@ -276,6 +277,8 @@ static void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 	/* The kernel leaves set-id bits to us here and says nothing of who
 	 * asks; only a caller without CAP_FSETID loses them. */
 	bool kill = rim_caller_kills_priv(req);
+	if (kill)
+		rim_drop_sgid(req, ino);
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
 		core_fallocate(rr->rim->core, ino, mode, (uint64_t)off,

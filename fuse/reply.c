@@ -160,3 +160,18 @@ bool rim_caller_in_group(const struct fuse_ctx *caller, gid_t gid)
 	return caller->gid == gid || caller_has_group(caller->pid, gid) ||
 	       (caller_caps(caller->pid) & (1ull << CAP_FSETID)) != 0;
 }
+
+bool rim_caller_is_admin(pid_t pid)
+{
+	return (caller_caps(pid) & (1ull << CAP_SYS_ADMIN)) != 0;
+}
+
+void rim_drop_sgid(fuse_req_t req, fuse_ino_t ino)
+{
+	struct core *c = rim_of(req)->core;
+	uint32_t gid;
+
+	if (core_sgid_alone(c, ino, &gid) &&
+	    !rim_caller_in_group(fuse_req_ctx(req), gid))
+		core_drop_sgid(c, ino);
+}

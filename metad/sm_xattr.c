@@ -303,8 +303,12 @@ int sm_run_removexattr(struct sm_ctx *x, const void *body, size_t len)
 		return finish(x, &in);
 	}
 	k = xattr_key(r.ino, r.name);
-	if (!sm_any_prefix(x->sm, &k))
-		return -ENODATA;
+	if (!sm_any_prefix(x->sm, &k)) {
+		if (!is_acl(r.name, &acl))
+			return -ENODATA;
+		sm_reply_attr(x, &in); /* the mode alone is an ACL too */
+		return 0;
+	}
 	if (is_acl(r.name, &acl))
 		(void)sm_acl_store(x->sm, &in, acl, &none); /* a removal */
 	else

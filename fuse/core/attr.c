@@ -164,6 +164,40 @@ static bool setattr_of_gone(struct core *c, const struct meta_setattr *s,
 	return gone;
 }
 
+bool core_sgid_alone(struct core *c, uint64_t ino, uint32_t *gid_ret)
+{
+	core_lock(c);
+	const struct core_inode *in = inode_find(c, ino);
+	bool alone = in && in->attr_valid && S_ISREG(in->attr.mode) &&
+		     (in->attr.mode & (S_ISGID | S_IXGRP)) == S_ISGID;
+	if (alone)
+		*gid_ret = in->attr.gid;
+	core_unlock(c);
+	return alone;
+}
+
+void core_drop_sgid(struct core *c, uint64_t ino)
+{
+	struct meta_setattr s = { .ino = ino, .valid = META_SET_MODE };
+	struct wire_out o;
+
+	core_lock(c);
+	struct core_inode *in = inode_find(c, ino);
+	struct meta_call *mc = in && in->attr_valid ?
+		meta_call_new(c, WIRE_OP_META_SETATTR, meta_setattr_size(&s),
+			      &o) : NULL;
+	if (mc) { /* without memory the next write clears it */
+		in->attr.mode &= ~(uint32_t)S_ISGID;
+		s.mode = in->attr.mode;
+		meta_setattr_encode(&o, &s);
+		mc->done = setattr_done;
+		mc->arg64 = META_SET_MODE;
+		meta_call_queue(mc, &o);
+		inode_mutated(in, mc->seq);
+	}
+	core_unlock(c);
+}
+
 void core_setattr(struct core *c, const struct meta_setattr *s,
 		  core_attr_cb cb, void *arg)
 {

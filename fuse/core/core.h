@@ -70,6 +70,10 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg);
  * return. */
 void core_setattr(struct core *c, const struct meta_setattr *s,
 		  core_attr_cb cb, void *arg);
+/* Is it known to be a set-gid file whose group may not execute it? */
+bool core_sgid_alone(struct core *c, uint64_t ino, uint32_t *gid_ret);
+/* Clears set-gid, in the stream and here at once. */
+void core_drop_sgid(struct core *c, uint64_t ino);
 void core_readlink(struct core *c, uint64_t ino, core_bytes_cb cb, void *arg);
 void core_getxattr(struct core *c, uint64_t ino, const char *name,
 		   core_bytes_cb cb, void *arg);
@@ -133,8 +137,9 @@ void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 #define CORE_WRITE_DIRECT 0x1u /* answered when the daemons have it */
 #define CORE_WRITE_KILLPRIV 0x2u /* clear set-id bits and capability */
 #define CORE_WRITE_APPEND 0x4u /* at the end of file, whatever @off */
-#define CORE_WRITE_CACHE 0x8u /* from the kernel's write-back cache: does not
-			       * move the mtime, may not grow the file */
+#define CORE_WRITE_CACHE 0x8u /* from the kernel's page cache: with
+			       * kernel_writeback it does not move the mtime,
+			       * without it may not grow the file */
 /* Copies the bytes before it returns. @cb may be delayed by the write-back
  * bound. -EFBIG, -ENOSPC, -EIO (an earlier failure not yet reported). */
 void core_write(struct core *c, struct core_file *f, uint64_t off,

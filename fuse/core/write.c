@@ -198,7 +198,8 @@ static int write_insert(struct write_req *r)
 		return err;
 	if (r->off + r->len > in->attr.size)
 		in->attr.size = r->off + r->len;
-	if (!(r->flags & CORE_WRITE_CACHE))
+	/* In its write-back cache the kernel keeps the times and tells them. */
+	if (!(r->flags & CORE_WRITE_CACHE) || !c->opt.kernel_writeback)
 		in->attr.mtime_ns = in->attr.ctime_ns = core_now_ns();
 	in->size_dirty = true;
 	if (r->flags & CORE_WRITE_KILLPRIV)

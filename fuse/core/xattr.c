@@ -62,6 +62,19 @@ static uint32_t xattr_flag(const char *name)
 	return META_ATTR_XATTR;
 }
 
+/* May it exist? (metad says what is wrong with it.) */
+static bool xattr_name_good(const char *name)
+{
+	const char *dot = strchr(name, '.');
+
+	return dot && dot[1] &&
+	       (strncmp(name, "user.", 5) == 0 ||
+		strncmp(name, "trusted.", 8) == 0 ||
+		strncmp(name, "security.", 9) == 0 ||
+		strcmp(name, "system.posix_acl_access") == 0 ||
+		strcmp(name, "system.posix_acl_default") == 0);
+}
+
 /* Is it known that @ino has none of these? */
 static bool xattr_absent(struct core *c, uint64_t ino, uint32_t flags)
 {
@@ -80,7 +93,8 @@ void core_getxattr(struct core *c, uint64_t ino, const char *name,
 {
 	if (strlen(name) > XATTR_NAME_MAX)
 		cb(arg, -ERANGE, NULL, 0);
-	else if (xattr_absent(c, ino, xattr_flag(name)))
+	else if (xattr_name_good(name) &&
+		 xattr_absent(c, ino, xattr_flag(name)))
 		cb(arg, -ENODATA, NULL, 0);
 	else
 		bytes_query(c, WIRE_OP_META_GETXATTR, ino, name, cb, arg);

@@ -4,8 +4,12 @@
 #include "posix.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <time.h>
+
+#define USER 12345u
 
 static void copy_file(const char *from, const char *to)
 {
@@ -90,6 +94,112 @@ static void deleted_files_are_still_described(void)
 	CHECK(fchdir(top) == 0);
 }
 
+static void mapped_stores_move_the_mtime(void)
+{
+	int fd = open("f", O_RDWR | O_CREAT, 0644);
+	CHECK(fd >= 0 && ftruncate(fd, 8192) == 0 && fsync(fd) == 0);
+	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(p != MAP_FAILED);
+	struct stat a = st_of("f");
+	nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+	p[5000] = 'x';
+	CHECK(msync(p, 8192, MS_SYNC) == 0);
+	struct stat b = st_of("f");
+	CHECK(b.st_mtim.tv_sec != a.st_mtim.tv_sec ||
+	      b.st_mtim.tv_nsec != a.st_mtim.tv_nsec);
+	CHECK(b.st_ctim.tv_sec != a.st_ctim.tv_sec ||
+	      b.st_ctim.tv_nsec != a.st_ctim.tv_nsec);
+}
+
+static void list_body(void)
+{
+	char buf[64];
+	CHECK(listxattr("f", NULL, 0) == 7);
+	CHECK(listxattr("f", buf, sizeof(buf)) == 7 && !strcmp(buf, "user.a"));
+	CHECK_ERR(getxattr("f", "trusted.t", buf, sizeof(buf)), ENODATA);
+}
+
+static void trusted_names_are_roots(void)
+{
+	char buf[64];
+	mk("f", "x");
+	CHECK(setxattr("f", "trusted.t", "1", 1, 0) == 0);
+	CHECK(setxattr("f", "user.a", "1", 1, 0) == 0);
+	CHECK(listxattr("f", buf, sizeof(buf)) == 17);
+	as_user(USER, list_body);
+}
+
+static void xattr_names_are_checked(void)
+{
+	char buf[8];
+	mk("f", "x");
+	for (int round = 0; round < 2; round++) { /* without and with xattrs */
+		CHECK_ERR(getxattr("f", "user.", buf, 8), EINVAL);
+		CHECK_ERR(getxattr("f", "nonsense.a", buf, 8), EOPNOTSUPP);
+		CHECK_ERR(removexattr("f", "user."), EINVAL);
+		CHECK_ERR(removexattr("f", "nonsense.a"), EOPNOTSUPP);
+		CHECK(removexattr("f", "system.posix_acl_access") == 0);
+		CHECK(setxattr("f", "user.a", "1", 1, 0) == 0);
+	}
+	CHECK(removexattr(".", "system.posix_acl_default") == 0);
+}
+
+static void sgid_write(void)
+{
+	int fd = open("f", O_WRONLY);
+	CHECK(fd >= 0 && write(fd, "y", 1) == 1 && close(fd) == 0);
+	CHECK((st_of("f").st_mode & 07777) == 0666);
+}
+
+static void sgid_truncate(void)
+{
+	CHECK(truncate("f", 100) == 0);
+	CHECK((st_of("f").st_mode & 07777) == 0666);
+}
+
+static void sgid_fallocate(void)
+{
+	int fd = open("f", O_WRONLY);
+	CHECK(fd >= 0 && fallocate(fd, 0, 0, 8192) == 0 && close(fd) == 0);
+	CHECK((st_of("f").st_mode & 07777) == 0666);
+}
+
+static void sgid_insider(void)
+{
+	int fd = open("f", O_WRONLY);
+	CHECK(fd >= 0 && write(fd, "y", 1) == 1 && close(fd) == 0);
+	CHECK((st_of("f").st_mode & 07777) == 02666);
+}
+
+/* The rule since Linux 6.2; the group may not execute the file here. */
+static void outsiders_clear_setgid_everywhere(void)
+{
+	static void (*const bodies[])(void) = { sgid_write, sgid_truncate,
+						sgid_fallocate };
+	CHECK(chmod(".", 0755) == 0);
+	mk("f", "x");
+	for (int i = 0; i < 3; i++) {
+		CHECK(chmod("f", 06666) == 0);
+		as_user(USER, bodies[i]);
+	}
+	CHECK(chown("f", 0, USER) == 0 && chmod("f", 06666) == 0);
+	as_user(USER, sgid_insider);
+}
+
+static void far_times_are_the_nearest(void)
+{
+	static const time_t far[] = { 10000000000, 15032385535,
+				      9223372037, INT64_MAX / 2 };
+	mk("f", "x");
+	for (size_t i = 0; i < sizeof(far) / sizeof(*far); i++) {
+		struct timespec t[2] = { { far[i], 5 }, { far[i], 7 } };
+		CHECK(utimensat(AT_FDCWD, "f", t, 0) == 0);
+		struct stat st = st_of("f");
+		CHECK(st.st_atim.tv_sec > 9223372000);
+		CHECK(st.st_mtim.tv_sec > 9223372000);
+	}
+}
+
 const struct posix_case posix_calls[] = {
 	{ "a running program cannot be written or truncated",
 	  running_programs_cannot_be_changed, false },
@@ -97,5 +207,15 @@ const struct posix_case posix_calls[] = {
 	  seek_sees_what_is_not_written_back, false },
 	{ "deleted files are described to those who hold them",
 	  deleted_files_are_still_described, false },
+	{ "a store into a mapping moves mtime and ctime",
+	  mapped_stores_move_the_mtime, false },
+	{ "trusted attributes are listed for root alone",
+	  trusted_names_are_roots, true },
+	{ "names of extended attributes are checked",
+	  xattr_names_are_checked, false },
+	{ "outsiders clear set-gid also where the group may not execute",
+	  outsiders_clear_setgid_everywhere, true },
+	{ "times too far away become the nearest that is kept",
+	  far_times_are_the_nearest, false },
 	{ NULL, NULL, false }
 };
