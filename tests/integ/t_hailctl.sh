@@ -48,7 +48,7 @@ UPS=("$C")
 json "d['started'] == ['mount'] and d['mountpoint'] == '$MNT'"
 code 0 local up "$C" --json
 json "d['started'] == []"
-code 1 local up "$C" --blockds 5; says "2 block daemons"
+code 1 local up "$C" --blockds 5; says "2 block daemons"; says "hold no data"
 echo hello >"$MNT/a"
 sync "$MNT/a"
 

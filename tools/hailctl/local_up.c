@@ -42,8 +42,10 @@ static bool up_conf(struct local *l)
 		return false;
 	if (wanted && wanted != l->c->conf.blockd_count) {
 		ctl_err("--blockds %llu: the cluster in %s has %u block "
-			"daemons, and this release cannot change that; leave "
-			"the option out", (unsigned long long)wanted, l->dir,
+			"daemons; blocks cannot be moved yet, so one that is "
+			"added would hold no data: leave the option out, or "
+			"make a new cluster and copy",
+			(unsigned long long)wanted, l->dir,
 			l->c->conf.blockd_count);
 		return false;
 	}
