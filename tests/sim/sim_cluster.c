@@ -578,16 +578,33 @@ static void step_read(struct world *w)
 			   maybe_trouble(w));
 }
 
+/* An fsync covers what was done to the file, or in the directory (@f NULL), and
+ * so all that came before; later mutations of others need not be durable. */
+static void names_durable(struct world *w, const struct file *f, uint32_t dir)
+{
+	uint32_t n = w->op_count;
+
+	for (; n > w->durable; n--) {
+		const struct name_op *o = &w->ops[n - 1];
+		bool named = o->kind == CREATE || o->kind == LINK;
+
+		if (f ? named && o->fid == fid_of(w, f) :
+			o->dir == dir || (o->kind == RENAME && o->dir2 == dir))
+			break;
+	}
+	w->durable = n;
+}
+
 static void step_fsync(struct world *w)
 {
 	struct file *f = some_file(w);
 	struct sim_call *k = sim_call_new();
 	uint64_t what = rnd(w, 8);
 	bool trouble = maybe_trouble(w);
+	uint32_t dir = what == 0 ? (uint32_t)rnd(w, DIRS) : 0;
 
 	if (what == 0)
-		core_fsync_dir(w->x.c, w->dir_ino[rnd(w, DIRS)], sim_on_err,
-			       k);
+		core_fsync_dir(w->x.c, w->dir_ino[dir], sim_on_err, k);
 	else if (what == 1 || !f)
 		core_sync_all(w->x.c, sim_on_err, k);
 	else
@@ -595,7 +612,10 @@ static void step_fsync(struct world *w)
 	say(w, "fsync %s fid %u", what == 0 ? "dir" : what == 1 || !f ? "all" :
 	    "file", f ? fid_of(w, f) : 0);
 	require(w, finish(w, k, NULL, trouble) == 0);
-	w->durable = w->op_count;
+	if (what != 0 && (what == 1 || !f))
+		w->durable = w->op_count;
+	else
+		names_durable(w, what == 0 ? NULL : f, dir);
 	if (what != 0 && (what == 1 || !f))
 		for (uint32_t i = 0; i < w->fid_count; i++)
 			settle(w, &w->files[i]);
