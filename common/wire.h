@@ -35,6 +35,7 @@ enum wire_op {
 	WIRE_OP_ADMIN_SESSIONS = 20, /* metad */
 	WIRE_OP_ADMIN_STOP = 21, /* orderly stop */
 	WIRE_OP_ADMIN_GIVE_UP = 22, /* metad */
+	WIRE_OP_ADMIN_REPAIR = 23, /* metad */
 
 	/* block daemon: common/wire_blk.h */
 	WIRE_OP_BLK_WRITE = 64,

@@ -39,4 +39,10 @@ WIRE_MESSAGE(admin_backup_reply, ADMIN_BACKUP_REPLY_FIELDS);
 #define ADMIN_GIVE_UP_FIELDS(F) F(u32, daemon_id)
 WIRE_MESSAGE(admin_give_up, ADMIN_GIVE_UP_FIELDS);
 
+/* REPAIR (metad, fsck): the blocks of an inode that is gone are purged, the
+ * units of one that exists are counted again. The reply has no body; errors:
+ * metad/repair.h. */
+#define ADMIN_REPAIR_FIELDS(F) F(u64, ino)
+WIRE_MESSAGE(admin_repair, ADMIN_REPAIR_FIELDS);
+
 #endif

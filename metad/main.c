@@ -16,6 +16,7 @@
 #include "metad/monitor.h"
 #include "metad/purge.h"
 #include "metad/recover.h"
+#include "metad/repair.h"
 #include "metad/restore.h"
 #include "metad/session.h"
 
@@ -608,6 +609,7 @@ static void end(struct program *p)
 			(void)uv_run(&md->loop, UV_RUN_ONCE);
 	}
 	close_handles(p);
+	repair_free_all(md);
 	cuts_free(md->cuts);
 	purge_free(md->purge);
 	recover_free(md->recover);

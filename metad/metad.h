@@ -34,6 +34,7 @@ struct recover;
 struct monitor;
 struct drive;
 struct cuts;
+struct repair;
 struct purge;
 
 struct metad_stats {
@@ -73,6 +74,7 @@ struct metad {
 	struct monitor *monitor;
 	struct drive *drive;
 	struct cuts *cuts;
+	struct repair *repairs;
 	struct purge *purge;
 
 	/* Epoch of the newest map that is durable. A map that could be lost

@@ -5,6 +5,7 @@
 #include "metad/admin.h"
 #include "metad/cut.h"
 #include "metad/monitor.h"
+#include "metad/repair.h"
 #include "metad/session.h"
 
 /* A reply, or a request to be run again, that waits. */
@@ -341,6 +342,7 @@ static const struct op_info {
 	{ WIRE_OP_ADMIN_SESSIONS, ADMIN, false, admin_sessions },
 	{ WIRE_OP_ADMIN_STOP, ADMIN, false, admin_stop },
 	{ WIRE_OP_ADMIN_GIVE_UP, ADMIN, false, admin_give_up },
+	{ WIRE_OP_ADMIN_REPAIR, ADMIN, false, repair_run },
 	{ WIRE_OP_META_SESSION_OPEN, CLIENT, false, session_open },
 	{ WIRE_OP_META_SESSION_CLOSE, CLIENT, true, session_close },
 	{ WIRE_OP_META_KEEPALIVE, CLIENT, true, session_keepalive },

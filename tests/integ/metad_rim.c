@@ -1230,6 +1230,77 @@ static void a_lost_store_keeps_no_mount_out_that_owes_it_nothing(
 	metad_client_fini(&d);
 }
 
+/* ---- repairs ---- */
+
+static int ask_repair(struct metad_run *x, uint64_t ino)
+{
+	struct blk_raw r;
+	uint8_t b[8];
+	size_t len = METAD_BODY(b, admin_repair, { .ino = ino });
+	int rv = metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, ++x->incarnation, 0);
+
+	if (rv == 0) {
+		rv = raw_call(&r, WIRE_OP_ADMIN_REPAIR, b, len, NULL, 0, NULL);
+		raw_close(&r);
+	}
+	return rv;
+}
+
+/* Counts of files at rest are corrected, blocks of what is gone are purged;
+ * nothing is done to what is in use or may yet be. */
+static void only_what_is_safe_is_repaired(struct metad_run *x)
+{
+	struct metad_client c;
+	uint64_t f, gone, dir;
+
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 1);
+	metad_run_blockd(x, 1, 12, 1);
+	fake_blockd_set_end(x->blockd[0], 9000, 3, 77);
+	fake_blockd_set_end(x->blockd[1], 8000, 2, 99);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
+	f = c.attr.ino;
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "g", 0), 0);
+	gone = c.attr.ino;
+	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "d"), 0);
+	dir = c.attr.ino;
+	CHECK_EQ(metad_client_unlink(&c, ROOT_INO, "g"), 0);
+	/* open; then gone, and nobody had the right to write it */
+	CHECK_EQ(ask_repair(x, gone), 0);
+	CHECK_EQ(fake_blockd_purged(x->blockd[0], gone), 0);
+	CHECK_EQ(metad_client_give_back(&c, gone, META_RETURN_ORPHAN), 0);
+	EVENTUALLY(status_number(x, WIRE_OP_ADMIN_STATUS, "purge_pending") ==
+		   0);
+	{
+		uint64_t was = fake_blockd_purged(x->blockd[0], gone);
+
+		CHECK_EQ(ask_repair(x, gone), 0);
+		CHECK_EQ(fake_blockd_purged(x->blockd[0], gone), was + 1);
+		CHECK(fake_blockd_purged(x->blockd[1], gone) > 0);
+	}
+	CHECK_EQ(ask_repair(x, dir + 1), -EINVAL);
+	CHECK_EQ(ask_repair(x, 0), -EINVAL);
+	CHECK_EQ(ask_repair(x, UINT64_MAX), -EINVAL);
+	CHECK_EQ(ask_repair(x, dir), -EOPNOTSUPP);
+	CHECK_EQ(ask_repair(x, f), -EBUSY);
+	CHECK_EQ(fake_blockd_purged(x->blockd[0], f), 0);
+	CHECK_EQ(metad_client_give_back(&c, f, META_RETURN_LEASE), 0);
+	CHECK_EQ(ask_repair(x, f), 0);
+	CHECK_EQ(metad_client_getattr(&c, f), 0);
+	CHECK_EQ(c.attr.units, 5);
+	CHECK_EQ(c.attr.size, 0);
+	CHECK(c.attr.mtime_ns > 99);
+	CHECK_EQ(fake_blockd_purged(x->blockd[0], f), 0);
+	/* It lasts. */
+	metad_run_kill9(x);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_getattr(&c, f), 0);
+	CHECK_EQ(c.attr.units, 5);
+	metad_client_fini(&c);
+}
+
 /* ---- backup and restore ---- */
 
 static void take_backup(struct metad_run *x, const char *path)
@@ -1708,6 +1779,7 @@ static const struct {
 	T(a_lost_store_is_waited_for, 2),
 	T(a_store_that_was_given_up_is_not_waited_for, 2),
 	T(a_lost_store_keeps_no_mount_out_that_owes_it_nothing, 1),
+	T(only_what_is_safe_is_repaired, 2),
 	T(a_backup_brings_everything_back, 2),
 	T(a_damaged_backup_is_refused, 0),
 	T(a_damaged_log_is_refused, 0),

@@ -37,7 +37,8 @@
 	M(admin_inodes_reply, ADMIN_INODES_REPLY_FIELDS) \
 	M(admin_backup, ADMIN_BACKUP_FIELDS) \
 	M(admin_backup_reply, ADMIN_BACKUP_REPLY_FIELDS) \
-	M(admin_give_up, ADMIN_GIVE_UP_FIELDS)
+	M(admin_give_up, ADMIN_GIVE_UP_FIELDS) \
+	M(admin_repair, ADMIN_REPAIR_FIELDS)
 
 #define WIRE_LIST_META(M) \
 	M(meta_rhdr, META_RHDR_FIELDS) \

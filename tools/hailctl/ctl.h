@@ -29,7 +29,7 @@ struct ctl_options {
 	uint64_t blockds, logds, metads, replicas; /* 0: not given */
 	bool mount;
 	char *mount_options;
-	bool scrub, yes;
+	bool scrub, repair, yes;
 	uint64_t limit;
 };
 

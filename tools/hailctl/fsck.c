@@ -31,7 +31,9 @@ struct fsck {
 	/* findings are printed and counted only on the last look */
 	bool telling;
 	uint64_t found; /* of the look under way */
-	uint64_t told;
+	uint64_t fixable; /* of these: blocks of no inode, wrong counts */
+	uint64_t lost; /* of these: counts that say that data is gone */
+	uint64_t told, repaired;
 	json_t *findings;
 };
 
@@ -126,6 +128,9 @@ static void check_units(struct fsck *k, const struct meta_attr *a,
 {
 	if (a->flags & META_ATTR_LEASED)
 		return;
+	if (t->units != a->units)
+		k->fixable++;
+	k->lost += t->units < a->units;
 	if (t->units < a->units)
 		find(k, "missing", a->ino, NULL, "%" PRIu64 " units of 4 KiB "
 		     "counted, %" PRIu64 " stored: data is lost", a->units,
@@ -148,6 +153,7 @@ static int gather(struct fsck *k, struct block_cursor *v, uint64_t ino,
 		while (c->valid && c->cur.ino == ino) {
 			t->blocks++;
 			t->units += c->cur.units;
+			k->fixable += !a;
 			if (a)
 				check_block(k, c->l, a, &c->cur);
 			else
@@ -201,7 +207,7 @@ static int compare(struct fsck *k, struct block_cursor *v, uint64_t ino,
 	int rv;
 
 	*t = (struct tally){ 0, 0 };
-	k->found = 0;
+	k->found = k->fixable = k->lost = 0;
 	rv = gather(k, v, ino, a, t);
 	if (rv == 0 && a && S_ISREG(a->mode))
 		check_units(k, a, t);
@@ -265,6 +271,45 @@ static int look(struct fsck *k, uint64_t ino)
 	return rv;
 }
 
+/* What the last look found of @ino, if that can be done without touching data:
+ * metad purges or counts. Lost data stays a fault also when the count is right
+ * again. */
+static int repair(struct fsck *k, uint64_t ino)
+{
+	struct admin_repair m = { .ino = ino };
+	uint64_t found = k->found, fixable = k->fixable, lost = k->lost;
+	struct rpc_frame *f;
+	struct wire_out o;
+	uint8_t body[8];
+	int rv;
+
+	if (fixable == 0)
+		return 0;
+	wire_out_init(&o, body, sizeof(body));
+	admin_repair_encode(&o, &m);
+	rv = link_call(k->metad, WIRE_OP_ADMIN_REPAIR, body, o.len,
+		       k->c->o.timeout_ms, &f);
+	if (rv < 0) {
+		ctl_err("inode %" PRIu64 " cannot be repaired now: %s", ino,
+			rv == -EINVAL ? "it was not given out; unmount and "
+			"mount again" : strerror(-rv));
+		return 0;
+	}
+	rpc_frame_free(f);
+	k->telling = false;
+	rv = look(k, ino);
+	k->telling = true;
+	if (rv < 0)
+		return rv;
+	/* What is left has been told. */
+	k->repaired += found - k->found - lost;
+	if (!k->c->o.json)
+		printf("%s: inode %" PRIu64 "\n", k->found == 0 ? "repaired" :
+		       "repaired in part", ino);
+	k->found = found;
+	return 0;
+}
+
 /* Purges and returned leases settle what was only on its way. */
 static int look_again(struct fsck *k)
 {
@@ -278,6 +323,8 @@ static int look_again(struct fsck *k)
 		kept = 0;
 		for (size_t i = 0; i < left && rv == 0; i++) {
 			rv = look(k, k->suspects[i]);
+			if (rv == 0 && k->telling && k->c->o.repair)
+				rv = repair(k, k->suspects[i]);
 			if (k->found)
 				k->suspects[kept++] = k->suspects[i];
 		}
@@ -364,11 +411,12 @@ static void report(struct fsck *k)
 {
 	if (k->c->o.json) {
 		out_json(json_pack(
-			"{s:b,s:I,s:I,s:I,s:I,s:I,s:O}", "clean",
+			"{s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:O}", "clean",
 			k->told == 0, "inodes", (json_int_t)k->inodes,
 			"blocks", (json_int_t)k->stored_blocks, "units",
 			(json_int_t)k->units, "in_use", (json_int_t)k->in_use,
-			"found", (json_int_t)k->told, "findings",
+			"found", (json_int_t)k->told, "repaired",
+			(json_int_t)k->repaired, "findings",
 			k->findings));
 		return;
 	}
@@ -380,6 +428,8 @@ static void report(struct fsck *k)
 	       k->told ? "" : "clean");
 	if (k->told)
 		printf("%" PRIu64 " faults", k->told);
+	if (k->repaired)
+		printf(", %" PRIu64 " of them repaired", k->repaired);
 	putchar('\n');
 	if (k->in_use)
 		printf("%" PRIu64 " files are being written: their sizes and "
@@ -413,5 +463,5 @@ int cmd_fsck(struct ctl *c, char **args)
 	cmap_free(k.map);
 	json_decref(k.findings);
 	links_close(&k.ls);
-	return rv == 0 && k.told == 0 ? CTL_OK : CTL_FAILED;
+	return rv == 0 && k.told == k.repaired ? CTL_OK : CTL_FAILED;
 }
