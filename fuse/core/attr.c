@@ -1,6 +1,7 @@
 /* Attributes: answered from the cache where it is right (one mount: whenever
  * they are known), changed through the stream.
  */
+#include "fuse/core/blk_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include <sys/stat.h>
@@ -222,8 +223,7 @@ void core_setattr(struct core *c, const struct meta_setattr *s,
 	mc->timed_out = meta_attr_timed_out;
 	mc->u.attr_cb = cb;
 	mc->u_arg = arg;
-	/* The kernel's write-back cache tells the mtime before each fsync: no
-	 * fdatasync needs to wait for that. */
+	/* No fdatasync needs to wait for times. */
 	needed = s->valid & ~(META_SET_ATIME | META_SET_MTIME | META_SET_CTIME);
 	mc->arg64 = needed;
 	core_lock(c);
@@ -237,4 +237,28 @@ void core_setattr(struct core *c, const struct meta_setattr *s,
 	else if (in)
 		inode_times_mutated(in, meta_last_seq(c));
 	core_unlock(c);
+}
+
+/* Times of a written file are told like its size: with others, when it is
+ * clean; after a crash the block daemons know the last write. */
+bool core_times_flush(struct core *c, uint64_t ino, int64_t mtime_ns,
+		      int64_t ctime_ns, struct meta_attr *ret)
+{
+	struct core_inode *in;
+	bool ours;
+
+	core_lock(c);
+	in = inode_find(c, ino);
+	ours = in && in->attr_valid && in->leased && !in->bad && !c->fenced &&
+	       !c->stopping && meta_may_serve(c);
+	if (ours) {
+		c->count.setattrs_local++;
+		in->attr.mtime_ns = mtime_ns;
+		in->attr.ctime_ns = ctime_ns;
+		in->size_dirty = true;
+		ret_queue(c, in, RETURN_DELAY_MS);
+		*ret = in->attr;
+	}
+	core_unlock(c);
+	return ours;
 }

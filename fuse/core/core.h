@@ -66,6 +66,11 @@ void core_forget(struct core *c, uint64_t ino, uint64_t nlookup);
 void core_lookup(struct core *c, uint64_t parent, const char *name,
 		 core_attr_cb cb, void *arg); /* "." and ".." too */
 void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg);
+/* The kernel tells the times of the last write. True: they are kept here, like
+ * the size, until the file is clean, and @ret is what they are part of. False:
+ * this inode is not ours to answer for; use core_setattr(). */
+bool core_times_flush(struct core *c, uint64_t ino, int64_t mtime_ns,
+		      int64_t ctime_ns, struct meta_attr *ret);
 /* Everything but size (META_SET_* less SIZE, UNITS). @s borrowed until
  * return. */
 void core_setattr(struct core *c, const struct meta_setattr *s,

@@ -148,6 +148,7 @@ struct core {
 	struct {
 		uint64_t lookups, lookups_local, getattrs, getattrs_local;
 		uint64_t creates, unlinks, renames, links, setattrs, opens;
+		uint64_t setattrs_local;
 		uint64_t xattrs, xattrs_local, readdirs, dir_pages;
 		uint64_t returns, leases, evicted, orphans;
 	} count;

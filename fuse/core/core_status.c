@@ -124,6 +124,7 @@ static void names_status(struct core *c, FILE *out)
 		{ "renames", c->count.renames },
 		{ "links", c->count.links },
 		{ "setattrs", c->count.setattrs },
+		{ "setattrs_local", c->count.setattrs_local },
 		{ "xattrs", c->count.xattrs },
 		{ "xattrs_local", c->count.xattrs_local },
 		{ "readdirs", c->count.readdirs },

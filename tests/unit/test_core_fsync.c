@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -82,6 +83,45 @@ static void test_a_name_is_taken_over_only_by_durable_bytes(void **state)
 	dfix_stop(d);
 }
 
+static int64_t mtime_at_metad(struct dfix *d, uint64_t ino)
+{
+	struct meta_attr a;
+
+	assert_int_equal(mini_metad_getattr(d->f.m, ino, &a), 0);
+	return a.mtime_ns;
+}
+
+/* What the kernel's write-back cache tells before an fsync. */
+static void test_times_of_a_written_file_are_told_later(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f);
+	struct meta_attr a;
+
+	(void)state;
+	assert_int_equal(d_write(d, f, 0, "new", 3, 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_true(core_times_flush(d->f.c, ino, 12345, 12346, &a));
+	assert_int_equal(a.mtime_ns, 12345);
+	assert_int_equal(a.ctime_ns, 12346);
+	assert_int_equal(a.size, 3);
+	assert_int_not_equal(mtime_at_metad(d, ino), 12345);
+	assert_int_equal(op_getattr(&d->f, ino, &a), 0);
+	assert_int_equal(a.mtime_ns, 12345);
+	for (int i = 0; i < 1000 && mtime_at_metad(d, ino) != 12345; i++)
+		usleep(10000);
+	assert_int_equal(mtime_at_metad(d, ino), 12345);
+	/* Not under a lease of ours: metad is asked. */
+	d_close(d, f);
+	for (int i = 0; i < 1000 && mini_metad_lease_count(d->f.m) > 0; i++)
+		usleep(10000);
+	assert_int_equal(mini_metad_lease_count(d->f.m), 0);
+	assert_false(core_times_flush(d->f.c, ino, 1, 2, &a));
+	assert_false(core_times_flush(d->f.c, 999999, 1, 2, &a));
+	dfix_stop(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -90,6 +130,7 @@ int main(void)
 			test_fsync_waits_again_when_metad_forgot_the_name),
 		cmocka_unit_test(
 			test_a_name_is_taken_over_only_by_durable_bytes),
+		cmocka_unit_test(test_times_of_a_written_file_are_told_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
