@@ -134,6 +134,9 @@ int rpc_peer_new(struct rpc_net *n, const char *addr, uint16_t port,
  * then, runs to its end; none starts later than those of the calls. */
 void rpc_peer_close(struct rpc_peer *p);
 bool rpc_peer_is_up(struct rpc_peer *p);
+/* From down(): nothing is to be had there; connect again no earlier than so
+ * much later, from now on. */
+void rpc_peer_rest(struct rpc_peer *p, uint64_t ms);
 /* Drops the connection; a new one (larger incarnation) is made at once. */
 void rpc_peer_reset(struct rpc_peer *p);
 

@@ -255,7 +255,12 @@ void conn_lose(struct rpc_peer *p, int err)
 	if (p->ops->down && !atomic_load(&p->closing))
 		p->ops->down(p, err, p->arg);
 	calls_end(p, &lost, -ECONNRESET);
-	rpc_timer_start(p->net, &p->timer, delay_ms);
+	rpc_timer_start(p->net, &p->timer, u64_max(delay_ms, p->rest_ms));
+}
+
+void rpc_peer_rest(struct rpc_peer *p, uint64_t ms)
+{
+	p->rest_ms = ms;
 }
 
 void conn_reset(struct rpc_peer *p)

@@ -81,6 +81,7 @@ struct rpc_peer {
 	bool complained; /* of a bad frame, and nothing good came since */
 	struct rpc_timer timer; /* reconnect, or give up connecting */
 	uint64_t backoff_ms;
+	uint64_t rest_ms; /* see rpc_peer_rest() */
 	uint64_t up_since_ms;
 	uint64_t hello_id;
 	uint64_t epoch_told;

@@ -188,6 +188,8 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	}
 	if (rim_inflight_start())
 		diag_warn("fuse", "killed waiters are not looked after");
+	if (rim_fence_watch_start(r))
+		diag_warn("fuse", "caches would outlive a fence");
 	core_status_note(r->core, "io_uring", uring_why);
 	core_status_note(r->core, "cache",
 			 r->opt->writeback ? "writeback" : "writethrough");
@@ -206,6 +208,7 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	}
 	err = serve(r);
 	fuse_session_unmount(r->se);
+	rim_fence_watch_stop();
 	int stop = core_stop(r->core, r->opt->hard ? 0 : r->opt->timeo_ms);
 	if (stop) {
 		diag_err("fuse", "unmount lost=yes error=%d", -stop);

@@ -51,6 +51,11 @@ fuse_req_t rim_req_take(struct rim_req *rr);
 /* Before requests come; after the process went to the background. */
 int rim_inflight_start(void);
 
+/* Drops the kernel's caches once the mount is fenced (fenced.c); stopped when
+ * the session is unmounted, before the core ends. */
+int rim_fence_watch_start(struct rim *r);
+void rim_fence_watch_stop(void);
+
 /* core callbacks that reply; @arg is a struct rim_req of rim_req_new() */
 void rim_cb_err(void *arg, int err);
 void rim_cb_entry(void *arg, int err, const struct meta_attr *a);

@@ -51,6 +51,14 @@ void core_kick_later(struct core *c, struct rpc_peer *p)
 		rpc_kick(p);
 }
 
+bool core_is_fenced(struct core *c)
+{
+	core_lock(c);
+	bool fenced = c->fenced;
+	core_unlock(c);
+	return fenced;
+}
+
 int64_t core_now_ns(void)
 {
 	struct timespec t;

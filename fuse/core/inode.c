@@ -206,6 +206,25 @@ void inode_invalidate_all(struct core *c)
 	dir_known_drop_all(c);
 }
 
+int core_inode_list(struct core *c, uint64_t **ret, size_t *count)
+{
+	size_t n = 0;
+
+	core_lock(c);
+	uint64_t *inos = malloc((c->inode_count + 1) * sizeof(*inos));
+	for (size_t i = 0; inos && i < c->inode_hash_size; i++)
+		for (struct core_inode *in = c->inode_hash[i]; in;
+		     in = in->hash_next)
+			inos[n++] = in->ino;
+	assert(!inos || n == c->inode_count);
+	core_unlock(c);
+	if (!inos)
+		return -ENOMEM;
+	*ret = inos;
+	*count = n;
+	return 0;
+}
+
 void core_forget(struct core *c, uint64_t ino, uint64_t nlookup)
 {
 	core_lock(c);

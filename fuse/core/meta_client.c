@@ -329,7 +329,6 @@ void meta_up(struct rpc_peer *p, const struct hello_reply *hr, void *arg)
 void meta_down(struct rpc_peer *p, int err, void *arg)
 {
 	struct core *c = arg;
-	(void)p;
 	core_lock(c);
 	if (c->meta->up && !c->meta->resetting)
 		diag_warn("meta", "event=metad_lost error=\"%s\"",
@@ -340,6 +339,9 @@ void meta_down(struct rpc_peer *p, int err, void *arg)
 		c->meta->gone = true;
 	if (err == -ESTALE && c->meta->session && !c->meta->closing)
 		meta_fence(c->meta, "refused at HELLO");
+	/* It will not change its mind. */
+	if (c->meta->fenced)
+		rpc_peer_rest(p, META_FENCED_REST_MS);
 	core_unlock(c);
 }
 

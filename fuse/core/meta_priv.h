@@ -14,6 +14,7 @@
 /* metad may give our leases away when it heard nothing for longer; we stop
  * using them earlier (design section 6). */
 #define META_SERVE_MS 6000u
+#define META_FENCED_REST_MS 60000u
 #define META_SYNC_COUNT_MAX 4u /* META_SYNCs in flight */
 
 /* Of a mutation. In the order of sequence: ANSWERED, SENT and RESET mixed,
