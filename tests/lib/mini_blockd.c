@@ -148,7 +148,8 @@ static void each_block(struct mini_blockd *b, uint64_t ino,
 				fn(b, k);
 }
 
-/* What is executed but not answered is not promised. */
+/* What is executed but not answered is not promised. But a write is durable
+ * with its end or not at all: the one that the block's end comes from is. */
 static void block_sync(struct mini_blockd *b, struct mb_block *k)
 {
 	uint8_t *old = malloc((size_t)1 << k->log2);
@@ -157,7 +158,8 @@ static void block_sync(struct mini_blockd *b, struct mb_block *k)
 	memcpy(old, k->safe.bytes, (size_t)1 << k->log2);
 	state_copy(k, &k->safe, &k->now);
 	for (struct mb_pend *p = b->pend; p; p = p->next)
-		if (p->w.len && p->w.ino == k->ino && p->w.index == k->index)
+		if (p->w.len && p->w.ino == k->ino && p->w.index == k->index &&
+		    p->w.off + p->w.len != k->now.end)
 			memcpy(k->safe.bytes + p->w.off, old + p->w.off,
 			       p->w.len);
 	free(old);
