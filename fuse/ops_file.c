@@ -185,12 +185,21 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 struct writing {
 	struct rim_req rr;
+	fuse_ino_t ino;
 	size_t size;
+	int sync; /* O_DSYNC, O_SYNC: made durable by us */
 };
 
 static void written(void *arg, int err)
 {
 	struct writing *w = arg;
+	int sync = w->sync;
+	if (!err && sync) {
+		w->sync = 0;
+		core_fsync(w->rr.rim->core, w->ino, sync == O_DSYNC, written,
+			   w);
+		return;
+	}
 	fuse_req_t req = rim_end(&w->rr);
 	if (req && err)
 		fuse_reply_err(req, -err);
@@ -211,9 +220,16 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	}
 	rim_begin(&w->rr, req);
 	w->size = size;
+	w->ino = ino;
+	w->sync = 0;
+	/* The kernel syncs what it writes through its cache, and leaves that
+	 * to us for a handle of direct I/O. Buffered till then, the bytes and
+	 * the sync are one frame. */
 	if (fi->writepage)
 		flags |= CORE_WRITE_CACHE;
 	else if (fi->flags & O_DIRECT)
+		w->sync = fi->flags & O_SYNC; /* has the bit of O_DSYNC */
+	if (!fi->writepage && (fi->flags & O_DIRECT) && !w->sync)
 		flags |= CORE_WRITE_DIRECT;
 	/* With the kernel's write-back cache it alone knows the end of file
 	 * and has put appends there already. */
