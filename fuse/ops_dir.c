@@ -1,6 +1,7 @@
 /* Handlers of names: lookup, create, unlink, rename, link, listing. */
 #include "fuse/rim.h"
 
+#include <linux/fuse.h>
 #include <sys/stat.h>
 
 static void dir_lookup_done(void *arg, int err, const struct meta_attr *a)
@@ -182,18 +183,30 @@ static bool listing_entry(void *arg, const struct meta_dirent *d,
 	return listing_add(l, name, &e, d->cookie);
 }
 
+/* Nobody took the listing: its lookups are given back. */
+static void listing_forget(const struct listing *l)
+{
+	struct fuse_direntplus d;
+	for (size_t at = 0; at < l->len; at += FUSE_DIRENTPLUS_SIZE(&d)) {
+		memcpy(&d, l->buf + at, FUSE_NAME_OFFSET_DIRENTPLUS);
+		if (d.entry_out.nodeid)
+			core_forget(l->rim->core, d.entry_out.nodeid, 1);
+	}
+}
+
 static void listing_done(void *arg, int err)
 {
 	struct listing *l = arg;
 	fuse_req_t req = rim_end(&l->rr);
 	/* What was added counts as looked up: it is sent even after an error,
 	 * which the next request meets again. */
-	if (!req)
-		; /* killed; a lookup counted too often only keeps an inode */
-	else if (err && l->len == 0)
+	bool taken = false; /* not by one who was killed, or interrupted */
+	if (req && err && l->len == 0)
 		fuse_reply_err(req, -err);
-	else
-		fuse_reply_buf(req, l->buf, l->len);
+	else if (req)
+		taken = fuse_reply_buf(req, l->buf, l->len) == 0;
+	if (!taken && l->plus)
+		listing_forget(l);
 	free(l);
 }
 

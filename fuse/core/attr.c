@@ -71,8 +71,7 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 	core_lock(c);
 	struct core_inode *in = inode_find(c, ino);
 	c->count.getattrs++;
-	if (in && (inode_gone(in) ||
-		   (in->attr_valid && meta_may_serve(c)))) {
+	if (in && in->attr_valid && meta_may_serve(c)) {
 		a = in->attr;
 		c->count.getattrs_local++;
 		core_unlock(c);
@@ -128,43 +127,6 @@ static void setattr_own(struct core_inode *in, const struct meta_setattr *s)
 		in->attr.ctime_ns = s->ctime_ns;
 }
 
-/* A file that is gone has its attributes here alone. */
-static void setattr_gone(struct core_inode *in, const struct meta_setattr *s)
-{
-	struct meta_attr *a = &in->attr;
-
-	if (s->valid & META_SET_MODE)
-		a->mode = (a->mode & S_IFMT) | (s->mode & 07777);
-	if (s->valid & META_SET_UID)
-		a->uid = s->uid;
-	if (s->valid & META_SET_GID)
-		a->gid = s->gid;
-	if (s->valid & META_SET_ATIME)
-		a->atime_ns = s->atime_ns;
-	if (s->valid & META_SET_MTIME)
-		a->mtime_ns = s->mtime_ns;
-	a->ctime_ns = s->valid & META_SET_CTIME ? s->ctime_ns : core_now_ns();
-}
-
-/* Was it answered so? */
-static bool setattr_of_gone(struct core *c, const struct meta_setattr *s,
-			    core_attr_cb cb, void *arg)
-{
-	struct meta_attr a;
-
-	core_lock(c);
-	struct core_inode *in = inode_find(c, s->ino);
-	bool gone = in && inode_gone(in);
-	if (gone) {
-		setattr_gone(in, s);
-		a = in->attr;
-	}
-	core_unlock(c);
-	if (gone)
-		cb(arg, 0, &a);
-	return gone;
-}
-
 bool core_sgid_alone(struct core *c, uint64_t ino, uint32_t *gid_ret)
 {
 	core_lock(c);
@@ -210,8 +172,6 @@ void core_setattr(struct core *c, const struct meta_setattr *s,
 		core_getattr(c, s->ino, cb, arg);
 		return;
 	}
-	if (setattr_of_gone(c, s, cb, arg))
-		return;
 	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_SETATTR,
 					     meta_setattr_size(s), &o);
 	if (!mc) {

@@ -65,7 +65,8 @@ int core_status_note(struct core *c, const char *key, const char *value);
 /* ---- inodes ---- */
 /* lookup, create, mknod, link, readdir-with-attributes each add one to the
  * inode's lookup count; core_forget() takes @nlookup away. An inode whose
- * count is 0 can still be found by number. */
+ * count is 0 can still be found by number, but without name and handle it is
+ * given up. */
 void core_forget(struct core *c, uint64_t ino, uint64_t nlookup);
 
 void core_lookup(struct core *c, uint64_t parent, const char *name,

@@ -54,7 +54,7 @@ struct core_inode {
 	 * units are ours and newer than metad's. */
 	struct meta_attr attr;
 	bool leased; /* write lease asked for (and in the stream) */
-	bool orphan; /* no name left: give back when the last handle goes */
+	bool orphan; /* no name left: give back when nobody holds it */
 	bool size_dirty; /* size, mtime or units to be told to metad */
 	/* The lease must be durable before a block is written under it: else a
 	 * crash of everything leaves blocks that nobody asks for. 0: it is. */
@@ -176,9 +176,12 @@ void inode_unpin(struct core *c, struct core_inode *in); /* may free it */
 void inode_merge(struct core *c, struct core_inode *in,
 		 const struct meta_attr *from_metad, struct meta_attr *out);
 void inode_maybe_free(struct core *c, struct core_inode *in);
-/* metad has deleted it, and the kernel may still know it (a working directory,
- * an O_PATH handle): what in->attr says stays true for those. */
-bool inode_gone(const struct core_inode *in);
+/* By a handle, or by the kernel without one: a working directory, O_PATH, a
+ * watch. */
+static inline bool inode_held(const struct core_inode *in)
+{
+	return in->open_count > 0 || in->nlookup > 0;
+}
 int inode_table_init(struct core *c);
 void inode_table_fini(struct core *c); /* whatever is in them */
 /* Our own value of size, mtime and units wins over metad's. */

@@ -3,9 +3,10 @@
  *
  * Inode numbers are never used again and any inode can be asked for by its
  * number, so an entry without own state can go at any time, whatever the
- * kernel's lookup count says; that count only tells when one is not needed
- * soon. Memory is therefore bounded by INODE_CACHE_MAX, not by what the kernel
- * caches.
+ * kernel's lookup count says. Memory is therefore bounded by INODE_CACHE_MAX,
+ * not by what the kernel caches; the count may be too small then, never too
+ * large. It tells what is not needed soon, and it keeps an inode without a name
+ * that the kernel still holds.
  */
 #include "fuse/core/meta_priv.h"
 
@@ -120,13 +121,8 @@ void inode_unpin(struct core *c, struct core_inode *in)
 void inode_maybe_free(struct core *c, struct core_inode *in)
 {
 	if (in->ino != ROOT_INO && inode_idle(in) &&
-	    (in->nlookup == 0 || (!in->attr_valid && !inode_gone(in))))
+	    (in->nlookup == 0 || !in->attr_valid))
 		inode_free(c, in);
-}
-
-bool inode_gone(const struct core_inode *in)
-{
-	return in->orphan_returned && in->attr.ino != 0;
 }
 
 bool inode_owns(const struct core_inode *in)
@@ -231,8 +227,10 @@ void core_forget(struct core *c, uint64_t ino, uint64_t nlookup)
 	struct core_inode *in = inode_find(c, ino);
 	if (in) {
 		in->nlookup -= u64_min(in->nlookup, nlookup);
-		if (in->nlookup == 0)
+		if (in->nlookup == 0) {
+			ret_unheld(c, in);
 			inode_maybe_free(c, in);
+		}
 	}
 	core_unlock(c);
 }

@@ -141,8 +141,11 @@ int ret_new(struct core *c, struct ret **ret);
 void ret_free(struct ret *r);
 /* Lock held: queues everything this session holds and sends it. */
 void ret_flush_all(struct core *c);
-/* Lock held: orphan without handles: gives it back. @ino need not be cached. */
+/* Lock held: it has no name any more, and is given back when nobody holds it.
+ * @ino need not be cached. */
 void ret_orphan(struct core *c, uint64_t ino);
+/* Lock held: somebody let go of @in: an orphan may be given back now. */
+void ret_unheld(struct core *c, struct core_inode *in);
 
 /* readdir.c */
 int dir_pages_new(struct dir_pages **ret);

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #define RET_LEASE_MS 500u /* a file may soon be opened again */
-#define RET_ORPHAN_MS 20u
 
 struct core_file *file_new(int flags)
 {
@@ -98,11 +97,6 @@ static void open_got(void *arg, int err, const struct meta_attr *a)
 	}
 	core_lock(op->c);
 	struct core_inode *in = inode_get(op->c, a->ino);
-	if (in && inode_gone(in)) {
-		core_unlock(op->c);
-		open_end(op, -ENOENT);
-		return;
-	}
 	if (in && !in->attr_valid)
 		inode_merge(op->c, in, a, NULL);
 	if (!in) {
@@ -156,9 +150,7 @@ void core_release(struct core *c, struct core_file *f)
 	if (file_writes(f))
 		in->write_open_count--;
 	if (in->orphan && in->open_count == 0) {
-		if (in->wb && !wb_inode_clean(in))
-			wb_inode_discard(c, in);
-		ret_queue(c, in, RET_ORPHAN_MS);
+		ret_unheld(c, in);
 	} else if (file_writes(f) && in->write_open_count == 0) {
 		bool clean = !in->wb || wb_inode_clean(in);
 		if (in->leased && clean)

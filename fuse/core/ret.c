@@ -13,6 +13,7 @@
 #define RET_BATCH_MAX 512u
 #define RET_BATCH_NOW 256u /* so many waiting are sent without the timer */
 #define RET_RETRY_MS 20u
+#define RET_ORPHAN_MS 20u
 #define RET_SLACK_MS 100u /* what is due soon goes along */
 _Static_assert(RET_BATCH_MAX <= RETURN_COUNT_MAX, "a batch is one command");
 
@@ -57,7 +58,7 @@ static uint32_t ret_what(const struct core_inode *in)
 	bool clean = !in->wb || wb_inode_clean(in);
 	uint32_t what = 0;
 
-	if (in->orphan && in->open_count == 0 && !in->orphan_returned)
+	if (in->orphan && !inode_held(in) && !in->orphan_returned)
 		return clean && in->pin_count == 0 ? META_RETURN_ORPHAN : 0;
 	if (in->orphan_returned || in->bad || in->cut_busy)
 		return 0;
@@ -75,7 +76,7 @@ static uint32_t ret_what(const struct core_inode *in)
 /* Something is left to say of @in that only operations in flight hold up. */
 static bool ret_later(const struct core_inode *in)
 {
-	if (in->orphan && in->open_count == 0)
+	if (in->orphan && !inode_held(in))
 		return !in->orphan_returned;
 	if (in->bad || (in->wb && !wb_inode_clean(in)))
 		return false; /* the flusher will queue it */
@@ -180,7 +181,7 @@ static size_t ret_fill(struct ret *r, size_t left, uint64_t now, bool all,
 			ret_push(r, in, in->ret_due_ms);
 			continue;
 		}
-		bool drop = in->orphan && in->open_count == 0 && in->wb &&
+		bool drop = in->orphan && !inode_held(in) && in->wb &&
 			    !wb_inode_clean(in);
 		if (drop)
 			wb_inode_discard(r->c, in);
@@ -290,6 +291,15 @@ void ret_queue(struct core *c, struct core_inode *in, uint64_t delay_ms)
 	ret_arm(r, in->ret_due_ms);
 }
 
+void ret_unheld(struct core *c, struct core_inode *in)
+{
+	if (!in->orphan || in->orphan_returned || inode_held(in))
+		return;
+	if (in->wb && !wb_inode_clean(in))
+		wb_inode_discard(c, in);
+	ret_queue(c, in, RET_ORPHAN_MS);
+}
+
 void ret_orphan(struct core *c, uint64_t ino)
 {
 	struct core_inode *in = inode_get(c, ino);
@@ -299,11 +309,7 @@ void ret_orphan(struct core *c, uint64_t ino)
 	if (in->attr_valid)
 		in->attr.nlink = 0;
 	c->count.orphans++;
-	if (in->open_count > 0)
-		return;
-	if (in->wb && !wb_inode_clean(in))
-		wb_inode_discard(c, in);
-	ret_queue(c, in, 50);
+	ret_unheld(c, in);
 }
 
 void ret_flush_all(struct core *c)

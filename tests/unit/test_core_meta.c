@@ -494,6 +494,7 @@ static void test_an_unlinked_open_file_lives_until_its_last_handle(
 	check_truth(f);
 	assert_int_equal(op_getattr(f, a.ino, &b), 0);
 	assert_int_equal(b.nlink, 0);
+	core_forget(f->c, a.ino, 1);
 	core_release(f->c, h1);
 	/* it became clean, or whatever else may have queued it */
 	core_lock(f->c);
@@ -504,32 +505,7 @@ static void test_an_unlinked_open_file_lives_until_its_last_handle(
 	core_release(f->c, h2);
 	wait_until(mini_metad_getattr(f->m, a.ino, &b) == -ENOENT);
 	wait_until(mini_metad_purge_count(f->m) == 1);
-	core_forget(f->c, a.ino, 1);
-	assert_int_equal(op_getattr(f, a.ino, &b), -ENOENT);
-	fix_stop(f);
-}
-
-/* The kernel flushes the ctime that an unlink moved; a working directory is
- * not a handle. */
-static void test_what_the_kernel_knows_of_a_deleted_file_is_answered(
-	void **state)
-{
-	struct fix *f = fix_new(0);
-	struct core_file *h;
-	struct meta_attr a, b;
-	(void)state;
-	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
-	assert_int_equal(op_unlink(f, ROOT_INO, "f", false), 0);
-	wait_until(mini_metad_getattr(f->m, a.ino, &b) == -ENOENT);
-	assert_int_equal(op_getattr(f, a.ino, &b), 0);
-	assert_int_equal(b.nlink, 0);
-	assert_int_equal(b.mode, a.mode);
-	assert_int_equal(op_chmod(f, a.ino, 0600), 0);
-	assert_int_equal(op_getattr(f, a.ino, &b), 0);
-	assert_int_equal(b.mode, S_IFREG | 0600);
-	assert_int_equal(op_open(f, a.ino, O_RDONLY, &h), -ENOENT);
-	core_forget(f->c, a.ino, 1);
-	assert_int_equal(op_getattr(f, a.ino, &b), -ENOENT);
+	wait_until(op_getattr(f, a.ino, &b) == -ENOENT);
 	fix_stop(f);
 }
 
@@ -541,13 +517,42 @@ static void test_an_unlinked_closed_file_is_given_back(void **state)
 	uint64_t count = mini_metad_inode_count(f->m);
 	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
 	assert_int_equal(op_unlink(f, ROOT_INO, "f", false), 0);
+	core_forget(f->c, a.ino, 1);
 	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &a), 0);
 	assert_int_equal(op_unlink(f, ROOT_INO, "d", true), 0);
+	core_forget(f->c, a.ino, 1);
 	assert_int_equal(op_mkfile(f, ROOT_INO, "x", &a), 0);
 	assert_int_equal(op_mkfile(f, ROOT_INO, "y", &a), 0);
+	core_forget(f->c, a.ino, 1); /* before its name goes */
 	assert_int_equal(op_rename(f, ROOT_INO, "x", ROOT_INO, "y", 0), 0);
-	core_forget(f->c, a.ino, 1);
 	wait_until(mini_metad_inode_count(f->m) == count + 1);
+	fix_stop(f);
+}
+
+/* A working directory, O_PATH: the kernel holds it without a handle. */
+static void test_what_the_kernel_holds_is_kept_without_a_name(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr d, a, got;
+	struct core_file *h;
+	(void)state;
+	uint64_t count = mini_metad_inode_count(f->m);
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	assert_int_equal(op_unlink(f, ROOT_INO, "d", true), 0);
+	assert_int_equal(op_mkfile(f, ROOT_INO, "f", &a), 0);
+	assert_int_equal(op_unlink(f, ROOT_INO, "f", false), 0);
+	pause_ms(100); /* orphans are given back sooner */
+	assert_int_equal(op_getattr(f, d.ino, &got), 0);
+	assert_int_equal(got.nlink, 0);
+	assert_int_equal(op_chmod(f, d.ino, 0700), 0);
+	/* and may be opened (/proc/self/fd) */
+	assert_int_equal(op_open(f, a.ino, O_RDONLY, &h), 0);
+	core_forget(f->c, a.ino, 1);
+	core_forget(f->c, d.ino, 1);
+	wait_until(mini_metad_inode_count(f->m) == count + 1);
+	assert_int_equal(op_getattr(f, a.ino, &got), 0);
+	core_release(f->c, h);
+	wait_until(mini_metad_inode_count(f->m) == count);
 	fix_stop(f);
 }
 
@@ -564,6 +569,7 @@ static void test_a_tmpfile_can_get_a_name_or_vanish(void **state)
 	assert_int_equal(c.nlink, 1);
 	core_release(f->c, h1);
 	core_release(f->c, h2);
+	core_forget(f->c, b.ino, 1);
 	wait_until(mini_metad_getattr(f->m, b.ino, &c) == -ENOENT);
 	assert_int_equal(mini_metad_getattr(f->m, a.ino, &c), 0);
 	assert_int_equal(mini_metad_lookup(f->m, ROOT_INO, "named", &c), 0);
@@ -783,9 +789,9 @@ int main(void)
 			test_random_names_in_own_directories_agree_with_metad),
 		cmocka_unit_test(
 			test_an_unlinked_open_file_lives_until_its_last_handle),
-		cmocka_unit_test(
-			test_what_the_kernel_knows_of_a_deleted_file_is_answered),
 		cmocka_unit_test(test_an_unlinked_closed_file_is_given_back),
+		cmocka_unit_test(
+			test_what_the_kernel_holds_is_kept_without_a_name),
 		cmocka_unit_test(test_a_tmpfile_can_get_a_name_or_vanish),
 		cmocka_unit_test(
 			test_create_grants_the_lease_and_close_gives_it_back),

@@ -186,6 +186,7 @@ static void test_a_handle_outlives_restarts(void **state)
 	assert_int_equal(mini_metad_getattr(f->m, a.ino, &b), 0);
 	assert_int_equal(mini_metad_lease_count(f->m), 1);
 	core_release(f->c, h);
+	core_forget(f->c, a.ino, 1);
 	mini_metad_hold_durable(f->m, false);
 	wait_until(mini_metad_getattr(f->m, a.ino, &b) == -ENOENT);
 	fix_stop(f);

@@ -378,6 +378,52 @@ static void handles_open_after_forget(void)
 	CHECK_ERR(open_by_handle_at(dirfd, &fh.h, O_RDONLY), ESTALE);
 }
 
+/* Longer than a file system may take to notice that it can free something. */
+static void nap(void)
+{
+	usleep(300000);
+}
+
+static void removed_cwd_has_attributes(void)
+{
+	struct stat st;
+	CHECK(mkdir("d", 0755) == 0 && chdir("d") == 0);
+	CHECK(rmdir("../d") == 0);
+	nap();
+	CHECK(stat(".", &st) == 0 && S_ISDIR(st.st_mode) && st.st_nlink == 0);
+	int fd = open(".", O_RDONLY | O_DIRECTORY);
+	CHECK(fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink == 0);
+	CHECK_ERR(open("new", O_CREAT | O_WRONLY, 0644), ENOENT);
+	CHECK_ERR(stat("new", &st), ENOENT);
+	CHECK(close(fd) == 0);
+	nap();
+	CHECK(stat(".", &st) == 0 && chdir("..") == 0);
+	CHECK_ERR(stat("d", &st), ENOENT);
+}
+
+static void opath_keeps_an_unlinked_file(void)
+{
+	struct stat st;
+	char path[32], buf[16] = { 0 };
+	mk("f", "still here");
+	mk("other", "x");
+	int fd = open("f", O_PATH), fd2 = open("other", O_PATH);
+	CHECK(fd >= 0 && fd2 >= 0 && unlink("f") == 0);
+	mk("f2", "y");
+	CHECK(rename("f2", "other") == 0);
+	nap();
+	CHECK(fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_size == 10);
+	CHECK(fstat(fd2, &st) == 0 && st.st_nlink == 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int again = open(path, O_RDWR);
+	CHECK(again >= 0 && read(again, buf, 15) == 10);
+	CHECK(strcmp(buf, "still here") == 0);
+	CHECK(write(again, "!", 1) == 1 && fsync(again) == 0);
+	CHECK(close(again) == 0);
+	nap();
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 11);
+}
+
 const struct posix_case posix_names[] = {
 	{ "O_EXCL refuses an existing name", excl_refuses_existing, false },
 	{ "a missing name is ENOENT, also after it was looked up",
@@ -398,6 +444,10 @@ const struct posix_case posix_names[] = {
 	{ "rename of one link onto another does nothing",
 	  rename_to_own_link_is_nothing, false },
 	{ "RENAME_NOREPLACE and RENAME_EXCHANGE", rename_flags, false },
+	{ "a removed working directory still has attributes",
+	  removed_cwd_has_attributes, false },
+	{ "O_PATH keeps an unlinked file", opath_keeps_an_unlinked_file,
+	  false },
 	{ "an unlinked open file stays readable and writable",
 	  unlinked_stays_usable, false },
 	{ "a replaced open file keeps its old content",
