@@ -373,10 +373,11 @@ static void ops_copy(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 		.off_in = (uint64_t)off_in, .off_out = (uint64_t)off_out,
 		.len = len, .killpriv = rim_caller_kills_priv(req),
 	};
-	struct rim_req *rr = rim_req_new(req);
 	(void)ino_in;
-	(void)ino_out;
 	(void)flags;
+	if (y.killpriv)
+		rim_drop_sgid(req, ino_out);
+	struct rim_req *rr = rim_req_new(req);
 	if (rr)
 		core_copy(rr->rim->core, &y, copied, rr);
 }
