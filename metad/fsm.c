@@ -143,10 +143,18 @@ static int fsm_snapshot_finalize(struct raft_fsm *fsm,
 			  (unsigned long long)ms);
 	} else if (!m->closing) {
 		/* The log still has everything. */
+		const char *why = m->raft.errmsg;
+
+		/* libraft keeps the reason of a failed write to itself. */
+		if (metaraft_disk_full(m))
+			why = "the disk is full: make room";
+		else if (!why[0])
+			why = m->io.errmsg[0] ? m->io.errmsg :
+						"it cannot be written";
 		m->stats.snapshots_failed++;
 		m->snapshot_retry = m->stats.log_bytes + m->snapshot_bytes / 4;
 		diag_warn("raft", "event=snapshot-failed dir=%s error=\"%s\"",
-			  m->dir, m->raft.errmsg);
+			  m->dir, why);
 	}
 	return 0;
 }

@@ -62,22 +62,27 @@ static void transport_close(struct raft_uv_transport *t,
 
 /* ---- batches ---- */
 
-static void fail(struct metaraft *m, const char *what)
+bool metaraft_disk_full(const struct metaraft *m)
 {
 	struct statvfs vfs;
+
+	return statvfs(m->dir, &vfs) == 0 &&
+	       (uint64_t)vfs.f_bavail * vfs.f_frsize < (16u << 20);
+}
+
+static void fail(struct metaraft *m, const char *what)
+{
 	char why[512];
-	bool full;
 
 	if (m->failed || m->closing)
 		return;
 	m->failed = true;
-	full = statvfs(m->dir, &vfs) == 0 &&
-	       (uint64_t)vfs.f_bavail * vfs.f_frsize < (16u << 20);
 	(void)snprintf(why, sizeof(why),
 		       "the metadata log in %s cannot be written (%s%s%s)%s",
 		       m->dir, what, m->raft.errmsg[0] ? ": " : "",
 		       m->raft.errmsg,
-		       full ? "; the disk is full: make room and start again" :
+		       metaraft_disk_full(m) ?
+			      "; the disk is full: make room and start again" :
 			      "; look at the disk (dmesg), then start again");
 	m->ops->failed(m->arg, why);
 }

@@ -76,6 +76,8 @@ void metaraft_seal(struct metaraft *m);
 /* Gives memory that a snapshot had pinned back, bit by bit. */
 void metaraft_trim(struct metaraft *m);
 void metaraft_fsm_init(struct metaraft *m);
+/* So little room that this is why a write failed. */
+bool metaraft_disk_full(const struct metaraft *m);
 /* Asks libraft for a snapshot when one is due. */
 void metaraft_snapshot_check(struct metaraft *m);
 

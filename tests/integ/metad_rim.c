@@ -12,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -1625,6 +1626,90 @@ static void a_full_disk_stops_it_with_a_reason(struct metad_run *x)
 	CHECK_EQ(umount(data), 0);
 }
 
+/* Fills the state and the log with some hundred bytes for each. */
+static void create_long_names(struct metad_client *c, char first,
+			      unsigned count)
+{
+	char name[256];
+
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "%c%06u%0200u", first, i, i);
+		c->seq_low = c->seq + 1;
+		if (metad_client_create(c, ROOT_INO, name, 0) != 0) {
+			CHECK(!"create");
+			return;
+		}
+	}
+	CHECK_EQ(metad_client_sync(c), 0);
+}
+
+/* Bytes the log has on the disk in segments it writes or will write. */
+static uint64_t open_segment_bytes(struct metad_run *x)
+{
+	const struct dirent *e;
+	uint64_t bytes = 0;
+	char path[400];
+	struct stat st;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/data/raft", x->dir);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/data/raft/%s", x->dir,
+			 e->d_name);
+		if (strncmp(e->d_name, "open-", 5) == 0 && stat(path, &st) == 0)
+			bytes += (uint64_t)st.st_blocks * 512;
+	}
+	if (d)
+		closedir(d);
+	return bytes;
+}
+
+/* The log has room in its segments, the snapshot has none on the disk. */
+static void a_snapshot_that_does_not_fit_is_tried_again(struct metad_run *x)
+{
+	const char *never[] = { "--snapshot-bytes", "1t", NULL };
+	const char *soon[] = { "--snapshot-bytes", "8m", NULL };
+	const uint64_t segment = 8 << 20; /* libraft's; it keeps two ready */
+	char data[128], path[160];
+	struct metad_client c;
+	struct statvfs vfs;
+	int fd;
+
+	if (geteuid() != 0) {
+		printf("# needs root\n");
+		return;
+	}
+	snprintf(data, sizeof(data), "%s/data", x->dir);
+	CHECK_EQ(mkdir(data, 0700), 0);
+	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=150m"), 0);
+	metad_run_start(x, never);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	create_long_names(&c, 'a', 20000);
+	metad_run_kill9(x);
+	metad_run_start(x, soon);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	create_long_names(&c, 'b', 1);
+	EVENTUALLY(open_segment_bytes(x) >= 3 * segment);
+	snprintf(path, sizeof(path), "%s/ballast", data);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && statvfs(data, &vfs) == 0);
+	CHECK_EQ(posix_fallocate(fd, 0, ((off_t)vfs.f_bavail - 64) *
+						(off_t)vfs.f_frsize), 0);
+	create_long_names(&c, 'c', 12000);
+	EVENTUALLY(metad_run_log_has(x, "event=snapshot-failed"));
+	CHECK(metad_run_log_has(x, "error=\"the disk is full"));
+	/* Service went on; with room it is tried again. */
+	create_long_names(&c, 'd', 1);
+	CHECK_EQ(close(fd), 0);
+	CHECK_EQ(unlink(path), 0);
+	create_long_names(&c, 'e', 10000);
+	EVENTUALLY(status_number(x, WIRE_OP_ADMIN_STATS, "snapshots") >= 1);
+	metad_client_fini(&c);
+	metad_run_kill9(x);
+	CHECK_EQ(umount(data), 0);
+}
+
 /* ---- tools ---- */
 
 static void tools_are_answered(struct metad_run *x)
@@ -1787,6 +1872,7 @@ static const struct {
 	T(a_damaged_snapshot_is_refused, 0),
 	T(foreign_data_is_refused, 0),
 	T(a_full_disk_stops_it_with_a_reason, 0),
+	T(a_snapshot_that_does_not_fit_is_tried_again, 0),
 	T(tools_are_answered, 1),
 	T(latency_and_rate, 0),
 };
