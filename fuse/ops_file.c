@@ -19,11 +19,6 @@ void rim_file_free(struct rim_file *f)
 	free(f);
 }
 
-static struct rim_file *file_of(const struct fuse_file_info *fi)
-{
-	return (struct rim_file *)(uintptr_t)fi->fh;
-}
-
 /* open, create and tmpfile: what is needed to reply. */
 struct opening {
 	struct rim_req rr;
@@ -72,9 +67,12 @@ static void opened(void *arg, int err)
 		if (req)
 			fuse_reply_err(req, -err);
 		rim_file_free(o->f);
-	} else if (!req || fuse_reply_open(req, &o->fi) == -ENOENT) {
-		core_release(r->core, o->f->file);
-		rim_file_free(o->f);
+	} else {
+		rim_file_sent(o->f);
+		if (!req || fuse_reply_open(req, &o->fi) == -ENOENT) {
+			core_release(r->core, o->f->file);
+			rim_file_free(o->f);
+		}
 	}
 	free(o);
 }
@@ -101,6 +99,7 @@ static void created(void *arg, int err, const struct meta_attr *a)
 	} else {
 		uint64_t ino = a->ino;
 		rim_entry(r, a, &e);
+		rim_file_sent(o->f);
 		if (!req || fuse_reply_create(req, &e, &o->fi) == -ENOENT) {
 			core_release(r->core, o->f->file);
 			core_forget(r->core, ino, 1);
@@ -156,7 +155,7 @@ static void ops_flush(fuse_req_t req, fuse_ino_t ino,
 {
 	struct rim *r = rim_of(req);
 	core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX, fi->lock_owner);
-	fuse_reply_err(req, -core_flush_error(r->core, file_of(fi)->file));
+	fuse_reply_err(req, -core_flush_error(r->core, core_file_of(fi)));
 }
 
 static void read_done(void *arg, int err, const struct iovec *iov,
@@ -179,7 +178,7 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	(void)ino;
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
-		core_read(rr->rim->core, file_of(fi)->file, (uint64_t)off,
+		core_read(rr->rim->core, core_file_of(fi), (uint64_t)off,
 			  size, read_done, rr);
 }
 
@@ -241,7 +240,7 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	}
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf,
 			     .iov_len = size };
-	core_write(r->core, file_of(fi)->file, (uint64_t)off, &iov, 1, size,
+	core_write(r->core, core_file_of(fi), (uint64_t)off, &iov, 1, size,
 		   flags, written, w);
 }
 

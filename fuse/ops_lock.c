@@ -225,11 +225,6 @@ static void range_of(const struct flock *fl, fuse_ino_t ino, uint64_t owner,
 	r->pid = (uint32_t)fl->l_pid;
 }
 
-static struct rim_file *file_of(const struct fuse_file_info *fi)
-{
-	return (struct rim_file *)(uintptr_t)fi->fh;
-}
-
 /* Remembers that @owner locked through this handle. */
 static bool owner_note(struct rim_file *f, uint64_t owner)
 {
@@ -248,6 +243,7 @@ static bool owner_note(struct rim_file *f, uint64_t owner)
 	}
 out:
 	pthread_mutex_unlock(&f->owners_lock);
+	rim_file_sent(f);
 	return ok;
 }
 

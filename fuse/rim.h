@@ -94,6 +94,38 @@ struct rim_file {
 };
 struct rim_file *rim_file_new(void);
 void rim_file_free(struct rim_file *f);
+/* The kernel carries a handle from the thread that answers the open to those
+ * that are asked something of it later, and from a request to the release that
+ * follows its answer. ThreadSanitizer takes a read of /dev/fuse for that
+ * order; of io_uring's queues it knows nothing and has to be told: _sent()
+ * before the answer, file_of() when it comes back. */
+#ifdef __SANITIZE_THREAD__
+void __tsan_acquire(void *p);
+void __tsan_release(void *p);
+#else
+#define __tsan_acquire(p) ((void)(p))
+#define __tsan_release(p) ((void)(p))
+#endif
+static inline void rim_file_sent(struct rim_file *f)
+{
+	__tsan_release(f);
+}
+static inline struct rim_file *file_of(const struct fuse_file_info *fi)
+{
+	struct rim_file *f = (struct rim_file *)(uintptr_t)fi->fh;
+
+	__tsan_acquire(f);
+	return f;
+}
+/* What of it a request needs that only passes the core's file on. */
+static inline struct core_file *core_file_of(const struct fuse_file_info *fi)
+{
+	struct rim_file *f = file_of(fi);
+	struct core_file *file = f->file;
+
+	rim_file_sent(f);
+	return file;
+}
 /* Drops what locks the handle's close drops. */
 void rim_file_locks_closed(struct rim *r, uint64_t ino, struct rim_file *f);
 
