@@ -287,28 +287,33 @@ int main(int argc, char **argv)
 	if (o.remount)
 		return remount(&o);
 	char *mountpoint = realpath(o.mountpoint, NULL);
-	char *source = realpath(o.source, NULL);
+	char *source = mountpoint ? realpath(o.source, NULL) : NULL;
+	int err = -EINVAL;
 	if (!mountpoint || !source) {
 		fprintf(stderr, "hailfs: %s: %s\n",
 			mountpoint ? o.source : o.mountpoint, strerror(errno));
-		return 32;
+		goto out_paths;
 	}
 	o.source = source;
 	if (conf_load(source, &conf))
-		return 32; /* said where */
-	if (o.fake)
-		return 0;
+		goto out_paths; /* said where */
+	if (o.fake) {
+		err = 0;
+		goto out_conf;
+	}
 	struct daemon_options d = { .program = "hailfs", .log = o.log,
 				    .foreground = o.foreground,
 				    .pidfile = o.pidfile };
 	diag_init("hailfs", false);
 	if (o.debug_list)
 		diag_set_debug(o.debug_list);
-	int err = daemon_start(&d);
+	err = daemon_start(&d);
 	if (!err)
 		err = mount_cluster(&o, &conf, mountpoint);
 	daemon_end();
+out_conf:
 	conf_fini(&conf);
+out_paths:
 	mount_options_fini(&o);
 	free(mountpoint);
 	free(source);
