@@ -2,7 +2,58 @@
 #include "fuse/rim.h"
 
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
+
+static struct statx_timestamp statx_time(struct timespec t)
+{
+	return (struct statx_timestamp){ .tv_sec = t.tv_sec,
+					 .tv_nsec = (uint32_t)t.tv_nsec };
+}
+
+static void statx_got(void *arg, int err, const struct meta_attr *a)
+{
+	struct rim *r = ((struct rim_req *)arg)->rim;
+	fuse_req_t req = rim_req_take(arg);
+	struct stat st;
+	if (!req)
+		return;
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
+	}
+	rim_stat(a, &st);
+	struct statx x = {
+		.stx_mask = STATX_BASIC_STATS | STATX_BTIME,
+		.stx_blksize = (uint32_t)st.st_blksize,
+		.stx_nlink = (uint32_t)st.st_nlink,
+		.stx_uid = st.st_uid,
+		.stx_gid = st.st_gid,
+		.stx_mode = (uint16_t)st.st_mode,
+		.stx_ino = st.st_ino,
+		.stx_size = (uint64_t)st.st_size,
+		.stx_blocks = (uint64_t)st.st_blocks,
+		.stx_rdev_major = major(st.st_rdev),
+		.stx_rdev_minor = minor(st.st_rdev),
+		.stx_atime = statx_time(st.st_atim),
+		.stx_mtime = statx_time(st.st_mtim),
+		.stx_ctime = statx_time(st.st_ctim),
+		.stx_btime = statx_time(rim_timespec(a->btime_ns)),
+	};
+	fuse_reply_statx(req, 0, &x, r->valid_s);
+}
+
+/* Asked for the birth time only: the rest the kernel knows by getattr. */
+static void ops_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
+		      struct fuse_file_info *fi)
+{
+	(void)flags;
+	(void)mask;
+	(void)fi;
+	struct rim_req *rr = rim_req_new(req);
+	if (rr)
+		core_getattr(rr->rim->core, ino, statx_got, rr);
+}
 
 static void ops_getattr(fuse_req_t req, fuse_ino_t ino,
 			struct fuse_file_info *fi)
@@ -328,6 +379,7 @@ static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
 void ops_attr_fill(struct fuse_lowlevel_ops *ops)
 {
 	ops->getattr = ops_getattr;
+	ops->statx = ops_statx;
 	ops->setattr = ops_setattr;
 	ops->getxattr = ops_getxattr;
 	ops->listxattr = ops_listxattr;

@@ -9,7 +9,7 @@ struct rim *rim_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-static struct timespec to_timespec(int64_t ns)
+struct timespec rim_timespec(int64_t ns)
 {
 	struct timespec t = { .tv_sec = ns / 1000000000,
 			      .tv_nsec = ns % 1000000000 };
@@ -33,9 +33,9 @@ void rim_stat(const struct meta_attr *a, struct stat *st)
 	/* stdio and cp size their buffers by it */
 	st->st_blksize = 65536;
 	st->st_blocks = (blkcnt_t)(a->units * (UNIT_SIZE / 512));
-	st->st_atim = to_timespec(a->atime_ns);
-	st->st_mtim = to_timespec(a->mtime_ns);
-	st->st_ctim = to_timespec(a->ctime_ns);
+	st->st_atim = rim_timespec(a->atime_ns);
+	st->st_mtim = rim_timespec(a->mtime_ns);
+	st->st_ctim = rim_timespec(a->ctime_ns);
 }
 
 void rim_entry(const struct rim *r, const struct meta_attr *a,

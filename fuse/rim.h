@@ -31,6 +31,7 @@ struct rim *rim_of(fuse_req_t req);
 void rim_reply_entry(struct rim *r, fuse_req_t req, const struct meta_attr *a);
 void rim_entry(const struct rim *r, const struct meta_attr *a,
 	       struct fuse_entry_param *e);
+struct timespec rim_timespec(int64_t ns);
 void rim_stat(const struct meta_attr *a, struct stat *st);
 
 /* A request that an operation of the core will answer (inflight.c). Between

@@ -200,6 +200,26 @@ static void far_times_are_the_nearest(void)
 	}
 }
 
+static void birth_times_stay(void)
+{
+	struct statx a, b;
+	struct timespec old[2] = { { 1, 2 }, { 3, 4 } };
+	mk("f", "x");
+	CHECK(statx(AT_FDCWD, "f", 0, STATX_BTIME, &a) == 0);
+	CHECK(a.stx_mask & STATX_BTIME);
+	CHECK(llabs(a.stx_btime.tv_sec - time(NULL)) < 100);
+	nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+	mk("f", "longer");
+	CHECK(rename("f", "g") == 0 && chmod("g", 0600) == 0);
+	CHECK(utimensat(AT_FDCWD, "g", old, 0) == 0);
+	CHECK(statx(AT_FDCWD, "g", 0, STATX_BASIC_STATS | STATX_BTIME, &b) ==
+	      0);
+	CHECK(a.stx_btime.tv_sec == b.stx_btime.tv_sec &&
+	      a.stx_btime.tv_nsec == b.stx_btime.tv_nsec);
+	CHECK(b.stx_size == 6 && b.stx_ino == a.stx_ino);
+	CHECK(b.stx_mtime.tv_sec == 3 && b.stx_mode == (S_IFREG | 0600));
+}
+
 const struct posix_case posix_calls[] = {
 	{ "a running program cannot be written or truncated",
 	  running_programs_cannot_be_changed, false },
@@ -217,5 +237,6 @@ const struct posix_case posix_calls[] = {
 	  outsiders_clear_setgid_everywhere, true },
 	{ "times too far away become the nearest that is kept",
 	  far_times_are_the_nearest, false },
+	{ "statx tells a birth time that stays", birth_times_stay, false },
 	{ NULL, NULL, false }
 };
