@@ -135,6 +135,16 @@ static void arena_add(struct store *s, const struct ubuf *ub, uint32_t loc)
 	};
 }
 
+/* Unit @u moves: its old place is free with this checkpoint, or with the next
+ * if a record that stays in the journal then may name it. */
+static void unit_leave(struct store *s, const struct block *b, uint32_t u)
+{
+	struct run_list *l = b->record >= s->ckpt.tail_seq ? &s->free_next :
+							     &s->free_now;
+
+	(void)run_list_add(l, b->m.loc[u], 1);
+}
+
 /* Fresh units for all of the block's buffers that may not be overwritten in
  * place, in runs as long as can be had. */
 static int locate(struct store *s, struct block *b)
@@ -164,7 +174,7 @@ static int locate(struct store *s, struct block *b)
 			hint = 0;
 		}
 		if (loc_is_disk(b->m.loc[u]))
-			run_list_add(&s->free_now, b->m.loc[u], 1);
+			unit_leave(s, b, u);
 		b->m.loc[u] = loc++;
 		got--;
 		need--;

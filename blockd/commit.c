@@ -217,6 +217,7 @@ static bool block_put_changes(struct store *s, struct block *b)
 	if (!room_for(s, JREC_BLOCK_MAX + JREC_RUN_MAX(1) + 1, 1))
 		return false;
 	jrec_put_block(&c->meta, &key, &b->m);
+	b->record = s->seq;
 	u = bits_next(b->jdirty, 0, units);
 	while (u < units) {
 		bool inlined;

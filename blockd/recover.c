@@ -21,6 +21,9 @@ struct replay {
 	uint8_t *win; /* [RECOVER_WINDOW] */
 	uint64_t win_off;
 	uint64_t win_len;
+	/* Units that records and superseded images name: not free before a
+	 * checkpoint has made both obsolete. */
+	struct run_list named;
 	char *why;
 	size_t why_size;
 };
@@ -116,27 +119,25 @@ static int replay_unit(struct store *s, struct block *b,
 	return 0;
 }
 
-static int skip_runs(struct jrec_iter *it)
+static int named_add(struct replay *rp, const struct image_run *r)
 {
-	struct jrec_run r;
-	int n;
-
-	while ((n = jrec_next_run(it, &r)) == 1)
-		;
-	return n;
+	return !loc_is_disk(r->loc) ||
+	       run_list_add(&rp->named, r->loc, r->count) ? 0 : -ENOMEM;
 }
 
-static int replay_runs(struct store *s, struct block *b, struct jrec_iter *it)
+/* @apply: else the runs are only taken note of. */
+static int replay_runs(struct replay *rp, struct block *b,
+		       struct jrec_iter *it, bool apply)
 {
 	struct jrec_run r;
 	int n, err;
 
 	while ((n = jrec_next_run(it, &r)) == 1) {
-		for (uint32_t i = 0; i < r.run.count; i++) {
-			err = replay_unit(s, b, &r, i);
-			if (err != 0)
-				return err;
-		}
+		err = named_add(rp, &r.run);
+		for (uint32_t i = 0; apply && err == 0 && i < r.run.count; i++)
+			err = replay_unit(rp->s, b, &r, i);
+		if (err != 0)
+			return err;
 	}
 	return n;
 }
@@ -149,9 +150,10 @@ static void replay_dirty(struct store *s, struct block *b, uint64_t version)
 	b->units = image_allocated(&b->m);
 }
 
-static int replay_block(struct store *s, struct jrec_iter *it,
+static int replay_block(struct replay *rp, struct jrec_iter *it,
 			const struct jrec_item *item)
 {
+	struct store *s = rp->s;
 	struct inode *in;
 	struct block *b;
 	int err;
@@ -163,9 +165,9 @@ static int replay_block(struct store *s, struct jrec_iter *it,
 	if (err == 0) {
 		/* A block in several pieces has them all in one version. */
 		if (item->m.version <= b->encoded && b->encoded != 0) {
-			err = skip_runs(it);
+			err = replay_runs(rp, b, it, false);
 		} else {
-			err = replay_runs(s, b, it);
+			err = replay_runs(rp, b, it, true);
 			b->m.end = item->m.end;
 			b->m.cut = item->m.cut;
 			b->m.mtime_ns = item->m.mtime_ns;
@@ -198,9 +200,10 @@ static int replay_cut(struct store *s, const struct image_cut *c)
 	return cut == NULL ? -ENOMEM : 0;
 }
 
-static int replay_record(struct store *s, const uint8_t *buf,
+static int replay_record(struct replay *rp, const uint8_t *buf,
 			 const struct jrec_header *h)
 {
+	struct store *s = rp->s;
 	struct jrec_iter it;
 	struct jrec_item item;
 	int n, err = 0;
@@ -210,7 +213,7 @@ static int replay_record(struct store *s, const uint8_t *buf,
 		if (n < 0)
 			return n;
 		if (item.kind == JREC_BLOCK)
-			err = replay_block(s, &it, &item);
+			err = replay_block(rp, &it, &item);
 		else
 			err = replay_cut(s, &item.cut);
 	}
@@ -246,7 +249,7 @@ static int replay_all(struct replay *r)
 	int n, err;
 
 	while ((n = record_next(r, &s->head, &h, &p)) == 1) {
-		err = replay_record(s, p, &h);
+		err = replay_record(r, p, &h);
 		if (err != 0) {
 			(void)snprintf(r->why, r->why_size, "%s/journal: "
 				       "record %llu cannot be replayed: %s",
@@ -273,9 +276,9 @@ static int replay_all(struct replay *r)
 	return n;
 }
 
-static int replay(struct store *s, char *why, size_t why_size)
+static int replay(struct replay *r)
 {
-	struct replay r = { .s = s, .why = why, .why_size = why_size };
+	struct store *s = r->s;
 	uint64_t size = 0;
 	int err;
 
@@ -283,16 +286,16 @@ static int replay(struct store *s, char *why, size_t why_size)
 	err = s->journal_file < 0 ? s->journal_file :
 	      s->dev->vt->size(s->dev, s->journal_file, &size);
 	if (err != 0 || size != s->super.journal_bytes) {
-		(void)snprintf(why, why_size, "%s/journal: %s; restore the "
-			       "store or format it anew", s->dir,
+		(void)snprintf(r->why, r->why_size, "%s/journal: %s; restore "
+			       "the store or format it anew", s->dir,
 			       err != 0 ? strerror(-err) : "wrong size");
 		return err != 0 && err != -ENOENT ? err : -EBADMSG;
 	}
-	r.win = mem_alloc_io(RECOVER_WINDOW);
-	if (r.win == NULL)
+	r->win = mem_alloc_io(RECOVER_WINDOW);
+	if (r->win == NULL)
 		return -ENOMEM;
-	err = replay_all(&r);
-	mem_free(r.win);
+	err = replay_all(r);
+	mem_free(r->win);
 	return err;
 }
 
@@ -404,10 +407,23 @@ static void promise_memory(struct store *s)
 	}
 }
 
+static int image_named(struct replay *rp, const struct image *m)
+{
+	struct image_run r;
+	int err = 0;
+
+	for (uint32_t u = 0; u < image_units(m) && err == 0; u += r.count) {
+		r = image_run_at(m, u, image_units(m));
+		err = named_add(rp, &r);
+	}
+	return err;
+}
+
 /* Images only in the index count as they are there: what waiting cuts take
  * from them the next checkpoint gives back. */
-static int take_index(struct store *s, char *why, size_t why_size)
+static int take_index(struct replay *rp)
 {
+	struct store *s = rp->s;
 	struct image_key key = { 0, 0 };
 	struct image m = { .loc = s->walk_loc, .crc = s->walk_crc };
 	const void *val;
@@ -417,13 +433,13 @@ static int take_index(struct store *s, char *why, size_t why_size)
 	if (err != 0)
 		return err;
 	while ((n = index_walk_next(s->index, &key, &val, &len)) == 1) {
-		if (block_find(s, key.ino, key.index) != NULL)
-			continue;
 		n = image_decode(&key, val, len, &m);
-		if (n != 0)
-			break;
-		s->version = u64_max(s->version, m.version);
-		n = image_take(s, &key, &m, why, why_size);
+		if (n == 0 && block_find(s, key.ino, key.index) != NULL) {
+			n = image_named(rp, &m);
+		} else if (n == 0) {
+			s->version = u64_max(s->version, m.version);
+			n = image_take(s, &key, &m, rp->why, rp->why_size);
+		}
 		if (n != 0)
 			break;
 	}
@@ -431,9 +447,49 @@ static int take_index(struct store *s, char *why, size_t why_size)
 	return n;
 }
 
+/* What is named, but not used, waits for the first checkpoint. */
+static int named_wait(struct replay *rp)
+{
+	struct store *s = rp->s;
+
+	for (size_t i = 0; i < rp->named.count; i++) {
+		uint32_t loc = rp->named.runs[i].loc;
+		uint32_t end = loc + rp->named.runs[i].count;
+
+		for (; loc != end; loc++) {
+			if (extent_used(&s->map, loc))
+				continue;
+			if (extent_mark(&s->map, loc, 1) != 0)
+				assert(false);
+			if (!run_list_add(&s->free_next, loc, 1))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static int allocator_fill(struct replay *r)
+{
+	struct store *s = r->s;
+	int err;
+
+	/* Frees during replay mean nothing: the allocator comes now. */
+	s->free_next.count = 0;
+	s->promised = 0;
+	err = segments_open(s, r->why, r->why_size);
+	if (err == 0)
+		err = take_memory(s, r->why, r->why_size);
+	if (err == 0)
+		err = take_index(r);
+	if (err == 0)
+		promise_memory(s);
+	return err == 0 ? named_wait(r) : err;
+}
+
 int recover(struct store *s, const struct index_state *st, char *why,
 	    size_t why_size)
 {
+	struct replay r = { .s = s, .why = why, .why_size = why_size };
 	int err;
 
 	s->head = st->tail_off;
@@ -449,18 +505,10 @@ int recover(struct store *s, const struct index_state *st, char *why,
 			       "same time", s->dir);
 		return -EBADMSG;
 	}
-	err = replay(s, why, why_size);
-	/* Frees during replay mean nothing: the allocator comes now. */
-	s->free_next.count = 0;
-	s->promised = 0;
+	err = replay(&r);
 	if (err == 0)
-		err = segments_open(s, why, why_size);
-	if (err == 0)
-		err = take_memory(s, why, why_size);
-	if (err == 0)
-		err = take_index(s, why, why_size);
-	if (err == 0)
-		promise_memory(s);
+		err = allocator_fill(&r);
+	mem_free(r.named.runs);
 	if (err == 0 && s->seq != s->tail_seq)
 		diag_info("store", "event=replayed records=%llu dirty=%u",
 			  (unsigned long long)(s->seq - s->tail_seq),

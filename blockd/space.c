@@ -173,8 +173,10 @@ int space_ask(struct store *s, struct op *op, uint64_t holes, uint64_t temp)
 		return SPACE_OK;
 	if (grow_start(s) || s->release_posted)
 		return SPACE_WAIT;
-	/* A whole checkpoint gives back all that is to be had. */
-	if (op->waited && s->ckpt.finished > op->wait_ckpt &&
+	/* A whole checkpoint gives back all that is to be had, but for what
+	 * waits for the next. */
+	if (op->waited &&
+	    s->ckpt.finished > op->wait_ckpt + (s->free_next.count > 0) &&
 	    s->ckpt.started == s->ckpt.finished)
 		return -ENOSPC;
 	if (store_clean(s) && s->free_next.count == 0)
@@ -187,32 +189,32 @@ int space_ask(struct store *s, struct op *op, uint64_t holes, uint64_t temp)
 	return SPACE_WAIT;
 }
 
-void run_list_add(struct run_list *l, uint32_t loc, uint32_t count)
+bool run_list_add(struct run_list *l, uint32_t loc, uint32_t count)
 {
 	struct extent_run *last = l->count > 0 ? &l->runs[l->count - 1] : NULL;
 
 	if (last != NULL && last->loc + last->count == loc &&
 	    loc % SEG_UNITS != 0) {
 		last->count += count;
-		return;
+		return true;
 	}
 	if (l->count == l->cap) {
 		size_t cap = l->cap == 0 ? 256 : l->cap * 2;
 		void *p = mem_grow(l->runs, cap * sizeof(*l->runs));
 
-		/* Without memory the units are found free again at the next
-		 * start. */
 		if (p == NULL)
-			return;
+			return false;
 		l->runs = p;
 		l->cap = cap;
 	}
 	l->runs[l->count++] = (struct extent_run){ loc, count };
+	return true;
 }
 
 void space_freed(struct store *s, uint32_t loc, uint32_t count)
 {
-	run_list_add(&s->free_next, loc, count);
+	/* Without memory the units are found free again at the next start. */
+	(void)run_list_add(&s->free_next, loc, count);
 }
 
 static void release_more(void *arg)
@@ -253,7 +255,8 @@ void space_take_freed(struct store *s, struct run_list *l)
 		return;
 	}
 	for (size_t i = 0; i < l->count; i++)
-		run_list_add(&s->releasing, l->runs[i].loc, l->runs[i].count);
+		(void)run_list_add(&s->releasing, l->runs[i].loc,
+				   l->runs[i].count);
 	l->count = 0;
 }
 

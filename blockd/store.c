@@ -302,7 +302,7 @@ int store_open(struct dev *d, const struct store_options *o,
 		return 0;
 	store_enter(s);
 	space_ahead(s);
-	if (!store_clean(s))
+	if (!store_clean(s) || s->free_next.count > 0)
 		ckpt_request(s);
 	store_leave(s, true);
 	return 0;

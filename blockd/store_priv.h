@@ -15,7 +15,11 @@
  * else goes to fresh units.
  *
  * Freed units: those freed before a checkpoint began are given out again when
- * it is on disk (free_next -> free_now -> allocator).
+ * it is on disk (free_next -> free_now -> allocator). So nothing that a restart
+ * may read names a free unit: no image in the index, and no record from the
+ * tail on (what they say is superseded, but a replay may lack what superseded
+ * it: a checkpoint that was cut off may have removed a block from the index
+ * for a cut that is not in the journal).
  */
 #ifndef BLOCKD_STORE_PRIV_H
 #define BLOCKD_STORE_PRIV_H
@@ -84,6 +88,7 @@ struct block {
 	uint64_t index;
 	struct image m;
 	uint64_t encoded; /* version of the last image for the index */
+	uint64_t record; /* number of the last one with this block */
 	uint32_t units; /* allocated */
 	uint32_t pins;
 	uint32_t ubuf_count;
@@ -425,7 +430,8 @@ enum { SPACE_OK = 0, SPACE_WAIT = 1 };
  * SPACE_OK, SPACE_WAIT (ask again when woken), -ENOSPC. */
 int space_ask(struct store *s, struct op *op, uint64_t holes, uint64_t temp);
 void space_freed(struct store *s, uint32_t loc, uint32_t count);
-void run_list_add(struct run_list *l, uint32_t loc, uint32_t count);
+/* False: no memory. */
+bool run_list_add(struct run_list *l, uint32_t loc, uint32_t count);
 void space_take_freed(struct store *s, struct run_list *l);
 void space_release(struct store *s);
 void space_wake(struct store *s);

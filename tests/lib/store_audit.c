@@ -115,6 +115,88 @@ static void take_freed(struct audit *a)
 	}
 }
 
+static void must_be_used(struct audit *a, const struct image_key *key,
+			 const struct image_run *r, const char *where)
+{
+	for (uint32_t i = 0; loc_is_disk(r->loc) && i < r->count; i++) {
+		if (!extent_used(&a->s->map, r->loc + i)) {
+			bad(a, key, where, r->first + i, r->loc + i);
+			return;
+		}
+	}
+}
+
+/* What the index says, also where memory is newer: a restart may take it. */
+static void index_holds(struct audit *a)
+{
+	struct image_key key = { 0, 0 };
+	struct image m = { .loc = a->s->walk_loc, .crc = a->s->walk_crc };
+	struct image_run r;
+	const void *val;
+	size_t len;
+
+	if (index_walk_begin(a->s->index, &key) != 0)
+		abort();
+	while (index_walk_next(a->s->index, &key, &val, &len) == 1) {
+		if (image_decode(&key, val, len, &m) != 0)
+			continue;
+		for (uint32_t u = 0; u < image_units(&m); u += r.count) {
+			r = image_run_at(&m, u, image_units(&m));
+			must_be_used(a, &key, &r, "index has a free unit");
+		}
+	}
+	index_walk_end(a->s->index);
+}
+
+static void record_holds(struct audit *a, const uint8_t *p,
+			 const struct jrec_header *h)
+{
+	struct jrec_item item;
+	struct jrec_iter it;
+	struct jrec_run r;
+
+	jrec_iter_init(&it, p, h);
+	while (jrec_next(&it, &item) == 1) {
+		if (item.kind != JREC_BLOCK)
+			continue;
+		while (jrec_next_run(&it, &r) == 1)
+			must_be_used(a, &item.key, &r.run,
+				     "journal has a free unit");
+	}
+}
+
+/* The record of number @seq at @off. */
+static bool record_get(struct store *s, uint8_t *buf, uint64_t off,
+		       uint64_t seq, struct jrec_header *h)
+{
+	uint64_t len = u64_min(s->record_max, s->super.journal_bytes - off);
+
+	return len > 0 &&
+	       s->dev->vt->read_now(s->dev, s->journal_file, off, buf, len) ==
+	       0 && jrec_peek(buf, s->super.nonce, len, h) == 0 &&
+	       h->seq == seq && jrec_check(buf, h) == 0;
+}
+
+/* Every unit that a record names which a restart would replay. */
+static void journal_holds(struct audit *a)
+{
+	struct store *s = a->s;
+	uint8_t *buf = aligned_alloc(UNIT_SIZE, s->record_max);
+	struct jrec_header h;
+	uint64_t off = s->tail;
+
+	for (uint64_t seq = s->tail_seq; seq < s->seq; seq++) {
+		if (!record_get(s, buf, off, seq, &h)) {
+			off = 0;
+			if (!record_get(s, buf, off, seq, &h))
+				abort();
+		}
+		record_holds(a, buf, &h);
+		off += jrec_size(&h);
+	}
+	free(buf);
+}
+
 static void compare_maps(struct audit *a)
 {
 	struct image_key key = { 0, 0 };
@@ -152,6 +234,8 @@ int store_audit(struct store *s, bool leaks_ok)
 	if (a.promised != s->promised)
 		bad(&a, &key, "promised", a.promised, s->promised);
 	compare_maps(&a);
+	index_holds(&a);
+	journal_holds(&a);
 	extent_map_fini(&a.map);
 	(void)mem_fail_at(fail_at);
 	return a.defects;
