@@ -102,6 +102,7 @@ static void io_done(struct dev_io *io, int res)
 	store_enter(s);
 	s->ckpt.io_pending--;
 	seg->written++;
+	segment_put(s, seg);
 	seg_needs_flush(s, seg);
 	if (res != 0)
 		store_fail(s, res, "write of a segment");
@@ -262,6 +263,7 @@ static void submit_ios(struct store *s)
 		struct dev_io *io = &c->ios[c->io_next++];
 
 		c->io_pending++;
+		segment_hold(io->priv[0]);
 		s->dev->vt->submit(s->dev, io);
 	}
 }
@@ -503,6 +505,7 @@ static void flush_done(struct dev_io *io, int res)
 		store_fail(s, res, "flush of a segment");
 	else
 		seg->flushed = u64_max(seg->flushed, seg->ckpt_flush.covers);
+	segment_put(s, seg);
 	if (--c->flush_pending == 0) {
 		if (s->error != 0)
 			give_up(s);
@@ -534,6 +537,7 @@ static void flush(struct store *s)
 			.priv = { seg, s },
 		};
 		c->flush_pending++;
+		segment_hold(seg);
 		s->st.flushes++;
 		s->dev->vt->submit(s->dev, &seg->ckpt_flush.io);
 	}

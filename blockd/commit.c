@@ -318,6 +318,7 @@ static void flush_done(struct dev_io *io, int res)
 		store_fail(s, res, "flush of a segment");
 	else
 		seg->flushed = u64_max(seg->flushed, seg->commit_flush.covers);
+	segment_put(s, seg);
 	if (--s->commit.flush_pending == 0)
 		record_write(s);
 	store_leave(s, false);
@@ -346,6 +347,7 @@ static void flush_needed(struct store *s)
 			.priv = { seg, s },
 		};
 		c->flush_pending++;
+		segment_hold(seg);
 		s->st.flushes++;
 		s->dev->vt->submit(s->dev, &seg->commit_flush.io);
 	}

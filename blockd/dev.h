@@ -46,6 +46,8 @@ struct dev_vtable {
 	int (*read_now)(struct dev *d, int file, uint64_t off, void *buf,
 			size_t len);
 	int (*sync_now)(struct dev *d, int file);
+	/* Takes the name away; an open file stays usable. Any thread. */
+	int (*unlink)(struct dev *d, const char *name);
 	/* fsync of the directory. */
 	int (*sync_dir)(struct dev *d);
 	/* Bytes free in the underlying file system (for statfs truth). */

@@ -5,6 +5,7 @@
 
 #define WORD_BITS 64u
 #define SEG_WORDS (SEG_UNITS / WORD_BITS)
+#define RUN_LOOK_UNITS 64u
 
 void extent_map_init(struct extent_map *m)
 {
@@ -125,6 +126,38 @@ void extent_grow_last(struct extent_map *m, uint32_t unit_count)
 	seg_open(m, m->seg_count - 1, old, unit_count);
 }
 
+bool extent_last_free(const struct extent_map *m)
+{
+	const struct extent_seg *s = &m->segs[m->seg_count - 1];
+
+	return m->seg_count > 1 && s->free_count == s->unit_count;
+}
+
+void extent_drop_last(struct extent_map *m)
+{
+	struct extent_seg *s = &m->segs[m->seg_count - 1];
+
+	assert(extent_last_free(m));
+	m->free_count -= s->unit_count;
+	m->unit_count -= s->unit_count;
+	mem_free(s->used);
+	m->seg_count--;
+	if (m->cursor >> SEG_SHIFT >= m->seg_count)
+		m->cursor = 0;
+}
+
+void extent_rewind(struct extent_map *m)
+{
+	uint32_t here = m->cursor >> SEG_SHIFT;
+
+	for (uint32_t i = 0; i < here; i++) {
+		if (m->segs[i].free_count > m->segs[i].unit_count / 8) {
+			m->cursor = i << SEG_SHIFT;
+			return;
+		}
+	}
+}
+
 static void take(struct extent_map *m, uint32_t seg, uint32_t u,
 		 uint32_t count)
 {
@@ -174,16 +207,15 @@ static uint32_t alloc_at(struct extent_map *m, uint32_t hint, uint32_t want)
 	return end - u < want ? end - u : want;
 }
 
-/* Tries every segment, the cursor's first (from the cursor on, at the end
- * from its start). @whole: only a run of @want will do. */
+/* Tries the cursor's segment from the cursor on, then all from the lowest.
+ * @whole: only a run of @want will do. */
 static uint32_t alloc_any(struct extent_map *m, uint32_t want, bool whole,
 			  uint32_t *loc_ret)
 {
-	uint32_t first = m->cursor >> SEG_SHIFT;
 	uint32_t u = 0;
 
 	for (uint32_t i = 0; i <= m->seg_count; i++) {
-		uint32_t seg = (first + i) % m->seg_count;
+		uint32_t seg = i == 0 ? m->cursor >> SEG_SHIFT : i - 1;
 		uint32_t from = i == 0 ? m->cursor & (SEG_UNITS - 1) : 0;
 		struct extent_seg *s = &m->segs[seg];
 		uint32_t count;
@@ -227,8 +259,27 @@ uint32_t extent_alloc(struct extent_map *m, uint32_t hint, uint32_t want,
 	return count;
 }
 
+/* Bounds the free run around units [@u, @end), just freed, for run_max: exact
+ * when it is short, so that a segment of crumbs is not searched again for each
+ * crumb that comes back; a long one costs no search of its length. */
+static uint32_t run_bound(const struct extent_seg *s, uint32_t u, uint32_t end)
+{
+	uint32_t from = u, to = end;
+
+	while (from > 0 && !bit_get(s, from - 1)) {
+		if (u - --from == RUN_LOOK_UNITS)
+			return s->free_count;
+	}
+	while (to < SEG_UNITS && !bit_get(s, to)) {
+		if (++to - end == RUN_LOOK_UNITS)
+			return s->free_count;
+	}
+	return to - from;
+}
+
 void extent_free(struct extent_map *m, uint32_t loc, uint32_t count)
 {
+	uint32_t run;
 	struct extent_seg *s = &m->segs[loc >> SEG_SHIFT];
 	uint32_t u = loc & (SEG_UNITS - 1);
 
@@ -238,7 +289,9 @@ void extent_free(struct extent_map *m, uint32_t loc, uint32_t count)
 	bits_set(s, u, count, false);
 	s->free_count += count;
 	/* What was freed may join two runs. */
-	s->run_max = s->free_count;
+	run = run_bound(s, u, u + count);
+	if (run > s->run_max)
+		s->run_max = run;
 	m->free_count += count;
 }
 

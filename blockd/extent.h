@@ -2,8 +2,10 @@
  *
  * A location is a unit's number: segment << SEG_SHIFT | unit in the segment.
  * The first EXTENT_LOC_MIN locations are never given out: block images use
- * them for units without a location. Next-fit with a hint, so what is written
- * together lies together. A location has 32 bits: 16 TiB a store.
+ * them for units without a location. Next-fit in a segment, with a hint, so
+ * what is written together lies together; from a segment that has nothing more
+ * to the lowest that has, so that the last ones come free. A location has 32
+ * bits: 16 TiB a store.
  */
 #ifndef BLOCKD_EXTENT_H
 #define BLOCKD_EXTENT_H
@@ -42,6 +44,12 @@ void extent_map_fini(struct extent_map *m);
 /* Appends a segment of @unit_count <= SEG_UNITS free units. Returns 0,
  * -ENOMEM, or -ENOSPC when there are SEG_COUNT_MAX. */
 int extent_add_segment(struct extent_map *m, uint32_t unit_count) must_check;
+/* Nothing of the last segment is given out, and it is not the only one. */
+bool extent_last_free(const struct extent_map *m);
+/* Takes it away. */
+void extent_drop_last(struct extent_map *m);
+/* Goes on at the lowest segment a good part of which is free. */
+void extent_rewind(struct extent_map *m);
 /* Lengthens the last segment. */
 void extent_grow_last(struct extent_map *m, uint32_t unit_count);
 

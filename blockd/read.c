@@ -117,6 +117,7 @@ static void read_arrived(struct dev_io *io, int res)
 	struct store *s = op->s;
 
 	store_enter(s);
+	segment_put(s, io->priv[1]);
 	if (res != 0) {
 		op->err = -EIO;
 		s->st.checksum_errors++;
@@ -170,15 +171,17 @@ static void from_disk(struct op *op, struct dev_io *io, uint32_t count)
 	struct op_read *r = &op->u.r;
 	struct store *s = op->s;
 	uint32_t loc = op->b->m.loc[r->next];
+	struct segment *seg = s->segs[loc >> SEG_SHIFT];
 
+	segment_hold(seg);
 	*io = (struct dev_io){
 		.op = DEV_READ,
-		.file = s->segs[loc >> SEG_SHIFT]->file,
+		.file = seg->file,
 		.off = (uint64_t)(loc % SEG_UNITS) << UNIT_SHIFT,
 		.buf = unit_mem(op, r->next),
 		.len = count << UNIT_SHIFT,
 		.done = read_arrived,
-		.priv = { op },
+		.priv = { op, seg },
 	};
 	for (uint32_t i = 0; i < count; i++, r->next++) {
 		sum_put(op, r->next, op->b->m.crc[r->next]);

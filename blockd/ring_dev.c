@@ -259,6 +259,11 @@ static int dev_sync_now(struct dev *d, int file)
 	return fdatasync(file_fd(d, file)) < 0 ? -errno : 0;
 }
 
+static int dev_unlink(struct dev *d, const char *name)
+{
+	return unlinkat(ring_dev(d)->dir_fd, name, 0) < 0 ? -errno : 0;
+}
+
 static int dev_sync_dir(struct dev *d)
 {
 	return fsync(ring_dev(d)->dir_fd) < 0 ? -errno : 0;
@@ -402,6 +407,7 @@ static const struct dev_vtable ring_dev_vtable = {
 	.write_now = dev_write_now,
 	.read_now = dev_read_now,
 	.sync_now = dev_sync_now,
+	.unlink = dev_unlink,
 	.sync_dir = dev_sync_dir,
 	.space = dev_space,
 	.submit = dev_submit,

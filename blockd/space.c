@@ -1,4 +1,5 @@
-/* Space: promises, frees that wait for a checkpoint, making of segments.
+/* Space: promises, frees that wait for a checkpoint, making and giving back of
+ * segments.
  *
  * Free units minus promised ones, above the reserve, are what new data may
  * take; overwriting may dip into the reserve, because it gives back as much.
@@ -9,24 +10,34 @@
 
 #define FS_CHECK_MS 1000u
 #define RELEASE_SLICE_RUNS 8192u
-#define GROW_AHEAD_UNITS (SEG_UNITS / 2)
 
 void space_segment_name(char *buf, size_t size, uint32_t seg)
 {
 	(void)snprintf(buf, size, "seg-%06u", seg);
 }
 
+static uint32_t segment_units(const struct store *s)
+{
+	return s->o.segment_units != 0 ? s->o.segment_units : SEG_UNITS;
+}
+
+/* Another segment is made when fewer units are free. */
+static uint64_t ahead_units(const struct store *s)
+{
+	return s->promised + s->reserve + segment_units(s) / 2;
+}
+
 /* Units segment @seg has when complete: the last is cut to the capacity. */
 uint32_t space_segment_units(const struct store *s, uint32_t seg)
 {
 	uint64_t units = s->o.capacity_bytes / UNIT_SIZE;
-	uint64_t before = (uint64_t)seg * SEG_UNITS;
+	uint64_t before = (uint64_t)seg * segment_units(s);
 
 	if (units == 0)
-		return SEG_UNITS;
+		return segment_units(s);
 	if (units <= before)
 		return 0;
-	return (uint32_t)u64_min(units - before, SEG_UNITS);
+	return (uint32_t)u64_min(units - before, segment_units(s));
 }
 
 int space_add_segment(struct store *s, int file, uint32_t units)
@@ -63,7 +74,7 @@ uint64_t space_growable(struct store *s)
 	uint64_t now = s->dev->vt->now_ms(s->dev);
 	uint64_t have = s->map.unit_count + EXTENT_LOC_MIN;
 	uint64_t units = UINT64_MAX;
-	uint64_t bytes;
+	uint64_t disk, bytes;
 
 	if (s->fs_checked_ms == 0 || now - s->fs_checked_ms > FS_CHECK_MS) {
 		s->fs_checked_ms = now + (now == 0);
@@ -74,12 +85,15 @@ uint64_t space_growable(struct store *s)
 		have = 0;
 	if (s->o.capacity_bytes != 0)
 		units = s->o.capacity_bytes / UNIT_SIZE;
-	units = u64_min(units, (uint64_t)SEG_COUNT_MAX * SEG_UNITS);
+	units = u64_min(units, (uint64_t)SEG_COUNT_MAX * segment_units(s));
 	units = units > have ? units - have : 0;
+	/* What is on its way back to the disk is as good as there. */
+	disk = s->fs_units_free;
+	if (s->shrink.seg != NULL)
+		disk += s->shrink.unit_count;
 	/* The index grows, too, out of what we leave. */
-	if (s->fs_units_free < s->reserve + units)
-		units = s->fs_units_free > s->reserve ?
-			s->fs_units_free - s->reserve : 0;
+	if (disk < s->reserve + units)
+		units = disk > s->reserve ? disk - s->reserve : 0;
 	return units;
 }
 
@@ -126,7 +140,8 @@ static bool grow_start(struct store *s)
 	uint64_t now = s->dev->vt->now_ms(s->dev);
 	char name[32];
 
-	if (g->running)
+	/* One that is being given back has the next one's name. */
+	if (g->running || s->shrink.seg != NULL)
 		return true;
 	if (s->error != 0 || s->closing ||
 	    (g->failed && now - g->failed_ms < FS_CHECK_MS))
@@ -155,8 +170,111 @@ static bool grow_start(struct store *s)
 
 void space_ahead(struct store *s)
 {
-	if (s->map.free_count < s->promised + s->reserve + GROW_AHEAD_UNITS)
+	if (s->map.free_count < ahead_units(s))
 		(void)grow_start(s);
+}
+
+/* ---- giving segments back ----
+ *
+ * The last segment may go as soon as the allocator has all of it free: nothing
+ * that a restart reads names a free unit (store_priv.h), neither the index nor
+ * a record from the journal's tail on; a unit whose write failed was never
+ * named at all; one that is being written, or copied by a checkpoint, is not
+ * free. Only a read may still be under way, of what was deleted meanwhile: the
+ * file is closed after the last one (segment_put()). A scrub reads as others
+ * do, and --check has the store for itself.
+ *
+ * Steps: out of the allocator; unlink; sync of the directory; close. Whatever
+ * a crash leaves is a store without the segment or with it, all free. Each
+ * name is gone from the disk before the next one goes: a hole in the numbers
+ * would hide the segments behind it. Making one waits for the same name.
+ */
+static void shrink_run(struct worker_job *j)
+{
+	struct shrink *k = container_of(j, struct shrink, job);
+	struct store *s = container_of(k, struct store, shrink);
+	struct dev *d = s->dev;
+	char name[32];
+
+	space_segment_name(name, sizeof(name), k->number);
+	k->err = d->vt->unlink(d, name);
+	k->gone = k->err == 0;
+	if (k->err == 0)
+		k->err = d->vt->sync_dir(d);
+	/* Here, because the loop's close would pay for it. */
+	if (k->err == 0)
+		k->err = d->vt->resize(d, k->seg->file, 0);
+}
+
+static void shrink_done(struct worker_job *j)
+{
+	struct shrink *k = container_of(j, struct shrink, job);
+	struct store *s = container_of(k, struct store, shrink);
+	struct segment *seg = k->seg;
+
+	store_enter(s);
+	k->running = false;
+	k->seg = NULL;
+	s->fs_checked_ms = 0;
+	if (k->err != 0) {
+		k->failed = true;
+		diag_warn("store", "event=segment-not-freed segment=%u "
+			  "error=\"%s\"", k->number, strerror(-k->err));
+	} else {
+		diag_info("store", "event=segment-freed segment=%u units=%u",
+			  k->number, k->unit_count);
+	}
+	/* Without memory for it, it is found at the next start. */
+	if (k->gone || space_add_segment(s, seg->file, k->unit_count) != 0)
+		s->dev->vt->close(s->dev, seg->file);
+	mem_free(seg);
+	space_shrink(s);
+	space_wake(s); /* who waited for another segment */
+	store_leave(s, false);
+}
+
+static void shrink_submit(struct store *s)
+{
+	struct shrink *k = &s->shrink;
+
+	k->running = true;
+	k->job.run = shrink_run;
+	k->job.done = shrink_done;
+	worker_submit(s->worker, &k->job);
+}
+
+void segment_put(struct store *s, struct segment *seg)
+{
+	assert(seg->ios > 0);
+	if (--seg->ios == 0 && seg == s->shrink.seg)
+		shrink_submit(s);
+}
+
+void space_shrink(struct store *s)
+{
+	struct shrink *k = &s->shrink;
+	uint32_t last = s->map.seg_count - 1;
+
+	if (s->map.seg_count < 2 || k->seg != NULL || k->failed ||
+	    s->grow.running || s->closing || s->error != 0)
+		return;
+	/* A whole segment more than makes another one: no to and fro. */
+	if (s->map.free_count < ahead_units(s) + segment_units(s) +
+				s->map.segs[last].unit_count)
+		return;
+	if (!extent_last_free(&s->map)) {
+		extent_rewind(&s->map);
+		return;
+	}
+	k->seg = s->segs[last];
+	k->number = last;
+	k->unit_count = s->map.segs[last].unit_count;
+	extent_drop_last(&s->map);
+	/* Who flushes it has units in it. */
+	assert(slist_empty(&k->seg->commit_link) &&
+	       slist_empty(&k->seg->ckpt_link));
+	if (k->seg->ios == 0)
+		shrink_submit(s);
 }
 
 static bool granted(const struct store *s, uint64_t holes, uint64_t temp)
@@ -241,6 +359,8 @@ void space_release(struct store *s)
 		s->release_posted = true;
 		s->dev->vt->post(s->dev, release_more, s);
 	}
+	if (l->count == 0)
+		space_shrink(s);
 	space_wake(s);
 }
 

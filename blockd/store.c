@@ -181,6 +181,10 @@ static void free_files(struct store *s)
 		s->dev->vt->close(s->dev, s->segs[i]->file);
 		mem_free(s->segs[i]);
 	}
+	if (s->shrink.seg != NULL) {
+		s->dev->vt->close(s->dev, s->shrink.seg->file);
+		mem_free(s->shrink.seg);
+	}
 	if (s->journal_file >= 0)
 		s->dev->vt->close(s->dev, s->journal_file);
 }
@@ -302,6 +306,7 @@ int store_open(struct dev *d, const struct store_options *o,
 		return 0;
 	store_enter(s);
 	space_ahead(s);
+	space_shrink(s);
 	if (!store_clean(s) || s->free_next.count > 0)
 		ckpt_request(s);
 	store_leave(s, true);
@@ -322,7 +327,8 @@ static void close_finish(void *arg)
 
 static void close_step(struct store *s)
 {
-	if (s->close_done || s->grow.running || s->scrubs > 0 ||
+	if (s->close_done || s->grow.running || s->shrink.seg != NULL ||
+	    s->scrubs > 0 ||
 	    worker_tick_posted(s->worker) ||
 	    s->commit.state == COMMIT_FLUSH ||
 	    s->commit.state == COMMIT_WRITE || s->ckpt.state != CKPT_IDLE ||

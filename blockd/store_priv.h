@@ -133,6 +133,7 @@ struct inode {
 
 struct segment {
 	int file;
+	uint32_t ios; /* under way: the file stays open */
 	uint64_t written; /* completed writes */
 	uint64_t flushed; /* of them on disk */
 	struct slist commit_link; /* in commit.segs: flush before the record */
@@ -218,6 +219,18 @@ struct grow {
 	uint64_t failed_ms;
 };
 
+/* The last segment on its way out: in no list of the store any more. */
+struct shrink {
+	struct worker_job job;
+	struct segment *seg; /* NULL: none */
+	uint32_t number;
+	uint32_t unit_count;
+	bool running; /* on the worker */
+	bool failed; /* no more until a restart */
+	bool gone; /* unlinked */
+	int err;
+};
+
 struct store {
 	struct dev *dev;
 	struct store_options o;
@@ -282,6 +295,7 @@ struct store {
 	bool release_posted;
 	struct slist waiting; /* ops for buffers or units */
 	struct grow grow;
+	struct shrink shrink;
 	uint64_t fs_units_free;
 	uint64_t fs_checked_ms;
 
@@ -441,6 +455,14 @@ uint64_t space_growable(struct store *s);
 uint32_t space_segment_units(const struct store *s, uint32_t seg);
 void space_segment_name(char *buf, size_t size, uint32_t seg);
 int space_add_segment(struct store *s, int file, uint32_t units);
+/* Around every I/O on a segment's file. */
+static inline void segment_hold(struct segment *seg)
+{
+	seg->ios++;
+}
+void segment_put(struct store *s, struct segment *seg);
+/* Gives the last segment back to the disk when it can be spared. */
+void space_shrink(struct store *s);
 
 /* ---- journal.c (positions), commit.c ---- */
 /* Where a record of @len would lie. False: no room before a checkpoint. */

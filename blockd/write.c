@@ -294,6 +294,7 @@ static void old_unit_read(struct dev_io *io, int res)
 	struct store *s = op->s;
 
 	store_enter(s);
+	segment_put(s, io->priv[2]);
 	if (res == 0 && crc32c(0, io->buf, UNIT_SIZE) != op->b->m.crc[u]) {
 		s->st.checksum_errors++;
 		diag_err("store", "event=bad-checksum ino=%llu block=%llu "
@@ -325,20 +326,23 @@ static void old_units(struct op *op)
 
 	for (uint32_t i = 0; i < (ends[0] == ends[1] ? 1u : 2u); i++) {
 		uint32_t u = ends[i], loc = op->b->m.loc[u];
+		struct segment *seg;
 		struct dev_io *io;
 
 		if (is_whole(&op->u.w, u) || !loc_is_disk(loc) ||
 		    block_ubuf(s, op->b, u) != NULL)
 			continue;
 		io = io_slot(op);
+		seg = s->segs[loc >> SEG_SHIFT];
+		segment_hold(seg);
 		*io = (struct dev_io){
 			.op = DEV_READ,
-			.file = s->segs[loc >> SEG_SHIFT]->file,
+			.file = seg->file,
 			.off = (uint64_t)(loc % SEG_UNITS) << UNIT_SHIFT,
 			.buf = ubuf_mem(s, op->u.w.fresh[small_slot(op, u)]),
 			.len = UNIT_SIZE,
 			.done = old_unit_read,
-			.priv = { op, (void *)(uintptr_t)u },
+			.priv = { op, (void *)(uintptr_t)u, seg },
 		};
 		op_io(op, io);
 	}
@@ -352,6 +356,7 @@ static void large_written(struct dev_io *io, int res)
 
 	store_enter(s);
 	seg->written++;
+	segment_put(s, seg);
 	if (res != 0 && op->err == 0)
 		op->err = res;
 	io->priv[0] = NULL;
@@ -373,6 +378,7 @@ static void large_issue(struct op *op)
 		struct extent_run *r = &w->runs[w->run_next++];
 		struct segment *seg = s->segs[r->loc >> SEG_SHIFT];
 
+		segment_hold(seg);
 		*io = (struct dev_io){
 			.op = DEV_WRITE,
 			.file = seg->file,

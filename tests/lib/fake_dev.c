@@ -16,6 +16,9 @@ struct file {
 	char name[32];
 	bool exists;
 	bool safe_name;
+	bool gone; /* unlinked; the slot stays until it is closed */
+	bool safe_gone;
+	bool closed;
 	uint64_t size;
 	uint64_t safe_size;
 	struct page *pages;
@@ -34,6 +37,8 @@ struct fake_dev {
 	struct dev dev;
 	uint64_t rng;
 	bool in_order;
+	bool hold_reads;
+	int unlink_err;
 	uint64_t now_ms;
 	uint64_t space;
 	uint64_t writes; /* clock */
@@ -44,6 +49,8 @@ struct fake_dev {
 	int fail_err;
 	bool fail_sticky;
 	bool failed;
+	uint64_t death_countdown;
+	bool dead;
 	struct fake_dev_count count;
 };
 
@@ -110,10 +117,35 @@ static void page_read(struct file *fl, uint64_t off, uint8_t *p)
 static struct file *file_find(struct fake_dev *f, const char *name)
 {
 	for (int i = 0; i < FILES_MAX; i++) {
-		if (f->files[i].exists && strcmp(f->files[i].name, name) == 0)
+		if (f->files[i].exists && !f->files[i].gone &&
+		    strcmp(f->files[i].name, name) == 0)
 			return &f->files[i];
 	}
 	return NULL;
+}
+
+static void file_free(struct file *fl)
+{
+	for (uint64_t i = 0; i < fl->page_cap; i++) {
+		free(fl->pages[i].now);
+		free(fl->pages[i].safe);
+	}
+	free(fl->pages);
+	memset(fl, 0, sizeof(*fl));
+}
+
+static void file_gone(struct fake_dev *f, struct file *fl)
+{
+	f->space += fl->size;
+	file_free(fl);
+}
+
+/* Whether the next step that changes the disk still happens. */
+static bool lives(struct fake_dev *f)
+{
+	if (f->death_countdown > 0 && --f->death_countdown == 0)
+		f->dead = true;
+	return !f->dead;
 }
 
 /* ---- the vtable ---- */
@@ -137,8 +169,31 @@ static int fk_open(struct dev *d, const char *name, bool create)
 
 static void fk_close(struct dev *d, int file)
 {
-	(void)d;
-	(void)file;
+	struct fake_dev *f = of(d);
+	struct file *fl = &f->files[file];
+
+	for (uint32_t i = 0; i < f->pending_count; i++)
+		assert(f->pending[i].io == NULL ||
+		       f->pending[i].io->file != file);
+	if (!fl->gone)
+		return;
+	fl->closed = true;
+	if (fl->safe_gone)
+		file_gone(f, fl);
+}
+
+static int fk_unlink(struct dev *d, const char *name)
+{
+	struct fake_dev *f = of(d);
+	struct file *fl = file_find(f, name);
+
+	if (fl == NULL)
+		return -ENOENT;
+	if (f->unlink_err != 0)
+		return f->unlink_err;
+	if (lives(f))
+		fl->gone = true;
+	return 0;
 }
 
 static int fk_size(struct dev *d, int file, uint64_t *ret)
@@ -152,10 +207,14 @@ static int fk_resize(struct dev *d, int file, uint64_t size)
 	struct fake_dev *f = of(d);
 	struct file *fl = &f->files[file];
 
+	if (!lives(f))
+		return 0;
 	if (size > fl->size) {
 		if (size - fl->size > f->space)
 			return -ENOSPC;
 		f->space -= size - fl->size;
+	} else {
+		f->space += fl->size - size;
 	}
 	fl->size = size;
 	return 0;
@@ -192,6 +251,8 @@ static int fk_sync_now(struct dev *d, int file)
 {
 	struct file *fl = &of(d)->files[file];
 
+	if (!lives(of(d)))
+		return 0;
 	for (uint64_t i = 0; i < fl->page_cap; i++)
 		page_flush(&fl->pages[i]);
 	fl->safe_size = fl->size;
@@ -202,9 +263,15 @@ static int fk_sync_dir(struct dev *d)
 {
 	struct fake_dev *f = of(d);
 
+	if (!lives(f))
+		return 0;
 	for (int i = 0; i < FILES_MAX; i++) {
-		if (f->files[i].exists)
-			f->files[i].safe_name = true;
+		struct file *fl = &f->files[i];
+
+		fl->safe_name = fl->exists;
+		fl->safe_gone = fl->gone;
+		if (fl->gone && fl->closed)
+			file_gone(f, fl);
 	}
 	return 0;
 }
@@ -248,7 +315,7 @@ static void fk_submit(struct dev *d, struct dev_io *io)
 	struct pending p = { .io = io, .covers = f->writes };
 	const struct file *fl = &f->files[io->file];
 
-	assert(fl->exists);
+	assert(fl->exists && !fl->closed);
 	count_io(f, io);
 	if (io->op != DEV_FLUSH) {
 		assert(io->off % UNIT_SIZE == 0 && io->len % UNIT_SIZE == 0);
@@ -282,6 +349,7 @@ static const struct dev_vtable fake_vt = {
 	.write_now = fk_write_now,
 	.read_now = fk_read_now,
 	.sync_now = fk_sync_now,
+	.unlink = fk_unlink,
 	.sync_dir = fk_sync_dir,
 	.space = fk_space,
 	.submit = fk_submit,
@@ -341,12 +409,17 @@ static void act(struct fake_dev *f, const struct pending *p)
 	}
 }
 
+static bool is_read(const struct pending *p)
+{
+	return p->io != NULL && p->io->op == DEV_READ;
+}
+
 bool fake_dev_step(struct fake_dev *f)
 {
 	struct pending p;
 	uint32_t i;
 
-	if (f->pending_count == 0)
+	if (f->pending_count == 0 || f->dead)
 		return false;
 	i = f->in_order ? 0 : (uint32_t)(rnd(f) % f->pending_count);
 	/* Posts keep their order among themselves. */
@@ -354,7 +427,14 @@ bool fake_dev_step(struct fake_dev *f)
 		if (f->pending[k].io == NULL)
 			i = k;
 	}
+	for (uint32_t k = 0; f->hold_reads && is_read(&f->pending[i]); k++) {
+		if (k == f->pending_count)
+			return false;
+		i = k;
+	}
 	p = f->pending[i];
+	if (p.io != NULL && p.io->op != DEV_READ && !lives(f))
+		return false;
 	memmove(&f->pending[i], &f->pending[i + 1],
 		(f->pending_count - i - 1) * sizeof(p));
 	f->pending_count--;
@@ -380,16 +460,6 @@ struct fake_dev *fake_dev_new(uint64_t seed)
 	return f;
 }
 
-static void file_free(struct file *fl)
-{
-	for (uint64_t i = 0; i < fl->page_cap; i++) {
-		free(fl->pages[i].now);
-		free(fl->pages[i].safe);
-	}
-	free(fl->pages);
-	memset(fl, 0, sizeof(*fl));
-}
-
 void fake_dev_free(struct fake_dev *f)
 {
 	for (int i = 0; i < FILES_MAX; i++)
@@ -405,6 +475,16 @@ struct dev *fake_dev_dev(struct fake_dev *f)
 void fake_dev_in_order(struct fake_dev *f, bool on)
 {
 	f->in_order = on;
+}
+
+void fake_dev_hold_reads(struct fake_dev *f, bool on)
+{
+	f->hold_reads = on;
+}
+
+void fake_dev_fail_unlink(struct fake_dev *f, int err)
+{
+	f->unlink_err = err;
 }
 
 void fake_dev_advance(struct fake_dev *f, uint64_t ms)
@@ -442,6 +522,36 @@ void fake_dev_kill(struct fake_dev *f)
 	f->pending_count = 0;
 	f->fail_countdown = 0;
 	f->failed = false;
+	f->death_countdown = 0;
+	f->dead = false;
+	for (int i = 0; i < FILES_MAX; i++) {
+		struct file *fl = &f->files[i];
+
+		fl->closed = fl->gone;
+		if (fl->safe_gone)
+			file_gone(f, fl);
+	}
+}
+
+void fake_dev_die_at(struct fake_dev *f, uint64_t k)
+{
+	f->death_countdown = k;
+}
+
+bool fake_dev_dead(const struct fake_dev *f)
+{
+	return f->dead;
+}
+
+/* Unlinked without a sync of the directory: it may be back. */
+static void may_return(struct fake_dev *f, struct file *fl)
+{
+	if (file_find(f, fl->name) != NULL || rnd(f) % 2 == 0) {
+		file_gone(f, fl);
+		return;
+	}
+	fl->gone = false;
+	fl->closed = false;
 }
 
 void fake_dev_power_cut(struct fake_dev *f)
@@ -458,6 +568,8 @@ void fake_dev_power_cut(struct fake_dev *f)
 			file_free(fl);
 			continue;
 		}
+		if (fl->gone)
+			may_return(f, fl);
 		for (uint64_t i = 0; i < fl->page_cap; i++) {
 			struct page *pg = &fl->pages[i];
 

@@ -15,6 +15,9 @@ struct dev *fake_dev_dev(struct fake_dev *f);
 
 /* Lets one thing that is under way happen. False: nothing was. */
 bool fake_dev_step(struct fake_dev *f);
+/* Reads stay under way; taking names away fails with @err (0: it does not). */
+void fake_dev_hold_reads(struct fake_dev *f, bool on);
+void fake_dev_fail_unlink(struct fake_dev *f, int err);
 /* Completes in the order of submission (default: any). */
 void fake_dev_in_order(struct fake_dev *f, bool on);
 void fake_dev_advance(struct fake_dev *f, uint64_t ms);
@@ -24,6 +27,12 @@ void fake_dev_set_space(struct fake_dev *f, uint64_t bytes);
  * all after it as well. 0: none. Whether it has happened: */
 void fake_dev_fail_at(struct fake_dev *f, uint64_t k, int err, bool sticky);
 bool fake_dev_failed(const struct fake_dev *f);
+
+/* Before the @k-th step that changes the disk (a write, a flush, a name, a
+ * size) everything stops: fake_dev_step() does nothing more until kill or
+ * power cut. Whether it has happened: */
+void fake_dev_die_at(struct fake_dev *f, uint64_t k);
+bool fake_dev_dead(const struct fake_dev *f);
 
 /* The process dies: I/Os under way happen or not, nothing is answered. */
 void fake_dev_kill(struct fake_dev *f);

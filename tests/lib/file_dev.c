@@ -84,8 +84,12 @@ static int fd_size(struct dev *d, int file, uint64_t *ret)
 
 static int fd_resize(struct dev *d, int file, uint64_t size)
 {
-	return fallocate(of(d)->fds[file], 0, 0, (off_t)size) == 0 ? 0 :
-								      -errno;
+	int fd = of(d)->fds[file];
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && size < (uint64_t)st.st_size)
+		return ftruncate(fd, (off_t)size) == 0 ? 0 : -errno;
+	return fallocate(fd, 0, 0, (off_t)size) == 0 ? 0 : -errno;
 }
 
 static int move(int fd, bool write, bool dsync, uint64_t off, void *buf,
@@ -125,6 +129,11 @@ static int fd_read_now(struct dev *d, int file, uint64_t off, void *buf,
 static int fd_sync_now(struct dev *d, int file)
 {
 	return fdatasync(of(d)->fds[file]) == 0 ? 0 : -errno;
+}
+
+static int fd_unlink(struct dev *d, const char *name)
+{
+	return unlinkat(of(d)->dir, name, 0) == 0 ? 0 : -errno;
 }
 
 static int fd_sync_dir(struct dev *d)
@@ -179,6 +188,7 @@ static const struct dev_vtable file_vt = {
 	.write_now = fd_write_now,
 	.read_now = fd_read_now,
 	.sync_now = fd_sync_now,
+	.unlink = fd_unlink,
 	.sync_dir = fd_sync_dir,
 	.space = fd_space,
 	.submit = fd_submit,

@@ -117,6 +117,80 @@ static void a_segment_can_be_lengthened(void **state)
 	extent_map_fini(&m);
 }
 
+static void the_lowest_segment_with_room_comes_first(void **state)
+{
+	struct extent_map m;
+	uint32_t loc;
+
+	(void)state;
+	extent_map_init(&m);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(extent_add_segment(&m, 400), 0);
+	while (extent_alloc(&m, 0, 100, &loc) > 0)
+		;
+	extent_free(&m, 50, 20);
+	extent_free(&m, SEG_UNITS + 50, 20);
+	extent_free(&m, 2 * SEG_UNITS + 50, 200);
+	assert_int_equal(extent_alloc(&m, 2 * SEG_UNITS + 50, 10, &loc), 10);
+	assert_int_equal(extent_alloc(&m, 0, 10, &loc), 10);
+	assert_int_equal(loc, 2 * SEG_UNITS + 60); /* where one was */
+	extent_rewind(&m); /* nothing much is free below */
+	assert_int_equal(extent_alloc(&m, 0, 180, &loc), 180);
+	assert_int_equal(loc, 2 * SEG_UNITS + 70);
+	assert_int_equal(extent_alloc(&m, 0, 10, &loc), 10);
+	assert_int_equal(loc, 50);
+	extent_free(&m, SEG_UNITS + 100, 200);
+	extent_free(&m, 2 * SEG_UNITS + 50, 200);
+	assert_int_equal(extent_alloc(&m, 2 * SEG_UNITS + 50, 10, &loc), 10);
+	extent_rewind(&m);
+	assert_int_equal(extent_alloc(&m, 0, 100, &loc), 100);
+	assert_int_equal(loc, SEG_UNITS + 100);
+	extent_map_fini(&m);
+}
+
+static void the_last_segment_goes_when_it_is_free(void **state)
+{
+	struct extent_map m;
+	uint32_t loc, n;
+
+	(void)state;
+	extent_map_init(&m);
+	assert_int_equal(extent_add_segment(&m, 400), 0);
+	assert_false(extent_last_free(&m)); /* the only one */
+	assert_int_equal(extent_add_segment(&m, 300), 0);
+	assert_int_equal(extent_mark(&m, SEG_UNITS + 299, 1), 0);
+	assert_false(extent_last_free(&m));
+	extent_free(&m, SEG_UNITS + 299, 1);
+	assert_int_equal(extent_alloc(&m, SEG_UNITS + 7, 1, &loc), 1);
+	extent_free(&m, loc, 1);
+	assert_true(extent_last_free(&m));
+	extent_drop_last(&m);
+	assert_int_equal(m.seg_count, 1);
+	assert_int_equal(m.free_count, 400 - EXTENT_LOC_MIN);
+	assert_int_equal(m.unit_count, 400 - EXTENT_LOC_MIN);
+	assert_int_equal(extent_mark(&m, SEG_UNITS, 1), -ERANGE);
+	/* Cursor and hint were in it. */
+	n = extent_alloc(&m, SEG_UNITS + 8, 1000, &loc);
+	assert_int_equal(n, 400 - EXTENT_LOC_MIN);
+	assert_int_equal(loc, EXTENT_LOC_MIN);
+	assert_int_equal(extent_add_segment(&m, 300), 0);
+	assert_int_equal(extent_alloc(&m, 0, 300, &loc), 300);
+	assert_int_equal(loc, SEG_UNITS);
+	extent_map_fini(&m);
+}
+
+static bool has_run(const uint8_t *used, uint32_t want)
+{
+	uint32_t run = 0;
+
+	for (uint32_t i = 0; i < 2 * SEG_UNITS; i++) {
+		run = used[i] || i == SEG_UNITS ? used[i] == 0 : run + 1;
+		if (run == want)
+			return true;
+	}
+	return false;
+}
+
 static void random_steps_agree_with_bytes(void **state)
 {
 	const uint32_t units = 700;
@@ -141,6 +215,9 @@ static void random_steps_agree_with_bytes(void **state)
 
 			n = extent_alloc(&m, hint, want, &loc);
 			assert_true(n <= want && (n > 0) == (free_count > 0));
+			/* No run that is long enough is missed. */
+			if (n < want && i % 8 == 0)
+				assert_false(has_run(used, want));
 			for (uint32_t k = 0; k < n; k++)
 				assert_int_equal(used[loc + k]++, 0);
 			free_count -= n;
@@ -181,6 +258,8 @@ int main(void)
 		cmocka_unit_test(a_whole_run_is_preferred_to_pieces),
 		cmocka_unit_test(what_is_marked_is_not_given_out),
 		cmocka_unit_test(a_segment_can_be_lengthened),
+		cmocka_unit_test(the_lowest_segment_with_room_comes_first),
+		cmocka_unit_test(the_last_segment_goes_when_it_is_free),
 		cmocka_unit_test(random_steps_agree_with_bytes),
 		cmocka_unit_test(no_memory_changes_nothing),
 	};

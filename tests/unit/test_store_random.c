@@ -594,6 +594,8 @@ static struct world *world_new(uint64_t seed, uint64_t capacity)
 	/* Often nearly nothing stays in memory: the index is asked. */
 	if (seed % 3 != 0)
 		w->box.o.object_bytes = seed % 3 * 2048;
+	/* Segments small enough to come and go. */
+	w->box.o.segment_units = 256u << seed % 3;
 	/* Records get between the blocks of a checkpoint. */
 	w->box.o.slice_blocks = seed % 2;
 	require(w, store_format(fake_dev_dev(w->box.f), &w->box.o) == 0);
