@@ -137,7 +137,7 @@ static void ops_readlink(fuse_req_t req, fuse_ino_t ino)
 struct listing {
 	struct rim_req rr;
 	struct rim *rim;
-	uint64_t dir;
+	uint64_t dir, cookie;
 	size_t len, cap;
 	bool plus;
 	char buf[];
@@ -210,24 +210,39 @@ static void listing_done(void *arg, int err)
 	free(l);
 }
 
-static bool listing_dots(struct listing *l, uint64_t *cookie)
+static bool listing_dots(struct listing *l, uint64_t parent)
 {
 	struct fuse_entry_param e;
 	memset(&e, 0, sizeof(e));
 	e.attr.st_mode = S_IFDIR;
-	/* The kernel takes neither numbers nor lookups from these two. */
+	/* The kernel counts no lookups of these two. */
 	e.attr.st_ino = l->dir;
-	if (*cookie < COOKIE_DOT) {
+	if (l->cookie < COOKIE_DOT) {
 		if (!listing_add(l, ".", &e, COOKIE_DOT))
 			return false;
-		*cookie = COOKIE_DOT;
+		l->cookie = COOKIE_DOT;
 	}
-	if (*cookie < COOKIE_DOTDOT) {
-		if (!listing_add(l, "..", &e, COOKIE_DOTDOT))
-			return false;
-		*cookie = COOKIE_DOTDOT;
-	}
+	e.attr.st_ino = parent;
+	if (!listing_add(l, "..", &e, COOKIE_DOTDOT))
+		return false;
+	l->cookie = 0; /* the core's first */
 	return true;
+}
+
+static void listing_go(struct listing *l)
+{
+	core_readdir(l->rim->core, l->dir, l->cookie, l->cap, l->plus,
+		     listing_entry, listing_done, l);
+}
+
+/* What the directory says of its parent, mostly from the cache. */
+static void listing_parent(void *arg, int err, const struct meta_attr *a)
+{
+	struct listing *l = arg;
+	if (!listing_dots(l, err || a->parent == 0 ? l->dir : a->parent))
+		listing_done(l, 0);
+	else
+		listing_go(l);
 }
 
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -244,13 +259,11 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	l->len = 0;
 	l->cap = size;
 	l->plus = plus;
-	uint64_t cookie = (uint64_t)off;
-	if (!listing_dots(l, &cookie)) {
-		listing_done(l, 0);
-		return;
-	}
-	core_readdir(l->rim->core, ino, cookie == COOKIE_DOTDOT ? 0 : cookie,
-		     size, plus, listing_entry, listing_done, l);
+	l->cookie = (uint64_t)off == COOKIE_DOTDOT ? 0 : (uint64_t)off;
+	if ((uint64_t)off < COOKIE_DOTDOT)
+		core_getattr(l->rim->core, ino, listing_parent, l);
+	else
+		listing_go(l);
 }
 
 static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

@@ -3,6 +3,7 @@
  */
 #include "posix.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -220,6 +221,31 @@ static void birth_times_stay(void)
 	CHECK(b.stx_mtime.tv_sec == 3 && b.stx_mode == (S_IFREG | 0600));
 }
 
+static void dots_are(const char *dir, ino_t self, ino_t parent)
+{
+	struct dirent *e;
+	int seen = 0;
+	DIR *d = opendir(dir);
+	CHECK(d);
+	while ((e = readdir(d))) {
+		if (strcmp(e->d_name, ".") == 0)
+			seen += e->d_ino == self;
+		if (strcmp(e->d_name, "..") == 0)
+			seen += e->d_ino == parent;
+	}
+	CHECK(seen == 2 && closedir(d) == 0);
+}
+
+static void dots_have_their_numbers(void)
+{
+	CHECK(mkdir("a", 0755) == 0 && mkdir("a/b", 0755) == 0);
+	CHECK(mkdir("a/c", 0755) == 0 && rename("a/c", "c") == 0);
+	ino_t top = st_of(".").st_ino, a = st_of("a").st_ino;
+	dots_are("a", a, top);
+	dots_are("a/b", st_of("a/b").st_ino, a);
+	dots_are("c", st_of("c").st_ino, top);
+}
+
 const struct posix_case posix_calls[] = {
 	{ "a running program cannot be written or truncated",
 	  running_programs_cannot_be_changed, false },
@@ -238,5 +264,7 @@ const struct posix_case posix_calls[] = {
 	{ "times too far away become the nearest that is kept",
 	  far_times_are_the_nearest, false },
 	{ "statx tells a birth time that stays", birth_times_stay, false },
+	{ "a listing tells the numbers of . and ..",
+	  dots_have_their_numbers, false },
 	{ NULL, NULL, false }
 };
