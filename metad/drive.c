@@ -85,6 +85,8 @@ static void call_again(struct fan_call *c, uint64_t delay_ms)
 {
 	struct drive *d = c->drive;
 
+	/* It may have been executed, or another store answers by then. */
+	c->fan->unsure = true;
 	c->due_ms = uv_now(&d->md->loop) + delay_ms;
 	c->next = d->again;
 	d->again = c;
@@ -218,7 +220,7 @@ static void call_judge(struct fan_call *c)
 	if (c->frame)
 		rpc_frame_free(c->frame);
 	c->frame = NULL;
-	if (rv < 0 || c->rpc.resent)
+	if (c->rpc.resent)
 		f->unsure = true;
 	if (rv == 0 || (f->excused && f->excused(f, c->daemon_id))) {
 		call_done(c);

@@ -28,9 +28,9 @@ struct fan {
 	 * asked again? May be NULL: it must. */
 	bool (*excused)(struct fan *f, uint32_t daemon_id);
 	void (*done)(struct fan *f); /* all have; the memory is the caller's */
-	/* result: the answers do not tell all. One went out more than once, so
-	 * it may have been executed before the try that was answered; or a
-	 * daemon's store was given up meanwhile. */
+	/* result: the answers may not tell all: one call went out more than
+	 * once, or late, so that it may have been executed before the try that
+	 * was answered, or a store have been given up meanwhile. */
 	bool unsure;
 	/* private */
 	struct metad *md;

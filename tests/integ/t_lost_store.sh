@@ -5,8 +5,9 @@
 need_root
 need python3
 K=(-c "$C/cluster.conf")
-purge_pending() { "$CTL" "${K[@]}" status |
-	grep -o 'purge_pending=[0-9]*' | cut -d= -f2; }
+# pending cuts|purge: how many metad has to do
+pending() { "$CTL" "${K[@]}" status | grep -o "$1_pending=[0-9]*" |
+	cut -d= -f2; }
 
 cluster_up
 for f in hit cut gone; do
@@ -48,9 +49,15 @@ os.ftruncate(f, 100)
 os.fsync(f)
 PY
 cutter=$!
+for i in $(seq 150); do
+	[ "$(pending cuts)" = 0 ] || [ "$(pending purge)" = 0 ] || break
+	[ "$i" != 150 ] || fail "no truncation or deletion waits"
+	sleep 0.1
+done
 sleep 1
-kill -0 $cutter 2>/dev/null || fail "a truncation did not wait for the store"
-[ "$(purge_pending)" != 0 ] || fail "a deletion did not wait for the store"
+[ "$(pending cuts)" = 1 ] || fail "a truncation did not wait for the store"
+[ "$(pending purge)" = 1 ] || fail "a deletion did not wait for the store"
+kill -0 $cutter || fail "the fsync after a truncation did not wait"
 
 # ---- the loss is accepted ----
 for i in $(seq 150); do # its right to serve has to run out
@@ -60,7 +67,7 @@ for i in $(seq 150); do # its right to serve has to run out
 done
 wait $cutter || fail "the truncation failed"
 for i in $(seq 150); do
-	[ "$(purge_pending)" != 0 ] || break
+	[ "$(pending purge)" != 0 ] || break
 	[ "$i" != 150 ] || fail "the deletion goes on waiting"
 	sleep 0.1
 done
