@@ -159,7 +159,8 @@ $(TST)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/lib/fuzz_main.o $(TEST_LIBS)
 	$(call link,$^ $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
 $(TST)/integ/posix/posix: $(call objs,$(sort $(wildcard tests/integ/posix/*.c)))
 	$(call link,$^)
-$(addprefix $(TST)/integ/,acked randops forbid cached_read): $(TST)/integ/%: $(OBJ)/tests/integ/%.o
+$(addprefix $(TST)/integ/,acked randops forbid cached_read \
+	open_files): $(TST)/integ/%: $(OBJ)/tests/integ/%.o
 	$(call link,$^)
 $(TST)/integ/preload/%.so: tests/integ/preload/%.c $(OBJ)/flags
 	$(call say,LD,$@)

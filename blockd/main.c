@@ -269,7 +269,7 @@ static int format(struct blockd *b)
 static int open_store(struct blockd *b)
 {
 	struct store_options o = store_options(b);
-	char why[512] = "";
+	char why[PATH_MAX + 256] = "";
 	int rv;
 
 	if (is_fresh(o.dir)) {

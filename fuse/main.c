@@ -131,18 +131,34 @@ static void for_writeback(void)
 		diag_info("fuse", "mlockall error=%d", errno);
 }
 
+/* For libfuse's list of options, where a comma ends one. malloc'd. */
+static char *escaped(const char *s)
+{
+	char *p = malloc(2 * strlen(s) + 1), *to = p;
+	for (; p && *s; s++) {
+		if (*s == ',' || *s == '\\')
+			*to++ = '\\';
+		*to++ = *s;
+	}
+	if (p)
+		*to = 0;
+	return p;
+}
+
 static struct fuse_session *session_new(struct rim *r, const char *fsname)
 {
 	static struct fuse_lowlevel_ops ops;
-	char opts[1024];
-	/* blocks libfuse's own parsing of commas in the name */
-	int len = snprintf(opts, sizeof(opts),
-			   "default_permissions,subtype=hailfs,fsname=%s%s%s%s",
-			   fsname, r->opt->kernel_opts[0] ? "," : "",
-			   r->opt->kernel_opts,
-			   r->uring ? ",io_uring,io_uring_q_depth=16" : "");
-	if (len >= (int)sizeof(opts))
+	char *source = escaped(fsname), *opts = NULL;
+	if (!source ||
+	    asprintf(&opts,
+		     "default_permissions,subtype=hailfs,fsname=%s%s%s%s",
+		     source, r->opt->kernel_opts[0] ? "," : "",
+		     r->opt->kernel_opts,
+		     r->uring ? ",io_uring,io_uring_q_depth=16" : "") < 0) {
+		free(source);
 		return NULL;
+	}
+	free(source);
 	char name[] = "hailfs", dash_o[] = "-o", dash_d[] = "-d";
 	char *argv[] = { name, dash_o, opts, dash_d, NULL };
 	struct fuse_args args =
@@ -155,6 +171,7 @@ static struct fuse_session *session_new(struct rim *r, const char *fsname)
 	struct fuse_session *se =
 		fuse_session_new(&args, &ops, sizeof(ops), r);
 	fuse_opt_free_args(&args);
+	free(opts);
 	return se;
 }
 
@@ -177,8 +194,11 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 {
 	int err;
 	r->se = session_new(r, fsname);
-	if (!r->se)
+	if (!r->se) {
+		fprintf(stderr, "hailfs: %s: the mount cannot be set up\n",
+			mountpoint);
 		return -EINVAL;
+	}
 	err = fuse_set_signal_handlers(r->se) ? -EINVAL : 0;
 	if (err)
 		goto out_destroy;

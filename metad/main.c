@@ -172,7 +172,7 @@ static int configure(struct program *p, int argc, char **argv)
 static int open_data(struct program *p)
 {
 	const char *path = p->cfg.data ? p->cfg.data : p->md.self->data;
-	char why[512] = "";
+	char why[PATH_MAX + 256] = "";
 	int rv;
 
 	if (!path) {
@@ -417,7 +417,7 @@ static int load(struct program *p)
 	struct metaraft_config c = { .dir = p->dir.raft,
 				     .id = p->md.self->id,
 				     .snapshot_bytes = p->cfg.snapshot_bytes };
-	char why[512] = "";
+	char why[PATH_MAX + 256] = "";
 	int rv = 0;
 
 	if (p->dir.state == DATADIR_EMPTY)

@@ -1,11 +1,9 @@
 #!/bin/bash
-# t_stopped with every process and every length, twice.
+# t_stopped with every process and every length.
 STOPS=
-for _ in 1 2; do
-	for seconds in 2 8 15 30; do
-		for name in mount metad1 blockd1 blockd2 blockd3; do
-			STOPS+=" $name:$seconds"
-		done
+for seconds in 2 8 15 30; do
+	for name in mount metad1 blockd1 blockd2 blockd3; do
+		STOPS+=" $name:$seconds"
 	done
 done
 export STOPS

@@ -1,9 +1,11 @@
 #!/bin/bash
 # Runs integration scripts, one TAP line each; the last line counts.
 #
-# usage: tests/integ/run.sh [-l] [PATTERN...]   (-l: the long ones too)
+# usage: tests/integ/run.sh [-l] [PATTERN...]   (-l, or $HAIL_LONG: the long
+# ones too, of which each may take an hour)
 cd "$(dirname "$0")" || exit 1
 long=0
+[ -z "${HAIL_LONG:-}" ] || long=1
 [ "${1:-}" = -l ] && { long=1; shift; }
 passed=0 failed=0 skipped=0 number=0
 scripts=(t_*.sh)
@@ -19,7 +21,9 @@ for s in "${scripts[@]}"; do
 	fi
 	number=$((number + 1))
 	start=$(date +%s)
-	timeout -k 20 "${TEST_TIMEOUT:-600}" bash "$s" >"$log" 2>&1
+	limit=600
+	[[ $s == long_* ]] && limit=3600
+	timeout -k 20 "${TEST_TIMEOUT:-$limit}" bash "$s" >"$log" 2>&1
 	code=$?
 	took=$(($(date +%s) - start))
 	case $code in

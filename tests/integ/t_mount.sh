@@ -41,6 +41,23 @@ umount "$MNT"
 mount -t hailfs -o nonsense "$conf" "$MNT" 2>"$T/err" && fail "nonsense taken"
 grep -q "unknown mount option 'nonsense'" "$T/err" || fail "$(cat "$T/err")"
 mount -t hailfs "$T/none" "$MNT" 2>"$T/err" && fail "no file, yet mounted"
+# Cluster files and mount points whose names are long or have commas.
+long=$T/$(printf 'l%.0s' {1..250})
+for _ in 1 2 3 4 5; do long+=/$(printf 'l%.0s' {1..250}); done
+mkdir -p "$long" "$T/a,b"
+for c in "$long/c.conf" "$T/a,b\\c.conf"; do
+	cp "$conf" "$c"
+	"$BIN/hailfs" -o log="$T/log" "$c" "$MNT" >"$T/out" 2>&1 ||
+		{ cat "$T/out"; fail "cluster file $c"; }
+	[ "$(cat "$MNT/f")" = fuse.hailfs ] || fail "cluster file $c"
+	umount "$MNT"
+done
+for m in "$long" "$T/a,b"; do
+	"$BIN/hailfs" -o log="$T/log" "$conf" "$m" >"$T/out" 2>&1 ||
+		{ cat "$T/out"; fail "mount point $m"; }
+	[ "$(cat "$m/f")" = fuse.hailfs ] || fail "mount point $m"
+	umount "$m"
+done
 echo "frobnicate 7" >"$T/bad.conf"
 "$BIN/hailfs" "$T/bad.conf" "$MNT" 2>"$T/err" && fail "bad file taken"
 grep -q "bad.conf:1:" "$T/err" || fail "no line: $(cat "$T/err")"
