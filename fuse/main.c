@@ -226,7 +226,9 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 		tune_bdi(mountpoint, r->opt);
 		_exit(0);
 	}
+	rim_serving(r, true);
 	err = serve(r);
+	rim_serving(r, false);
 	fuse_session_unmount(r->se);
 	rim_fence_watch_stop();
 	int stop = core_stop(r->core, r->opt->hard ? 0 : r->opt->timeo_ms);
@@ -244,7 +246,7 @@ out_destroy:
 static int mount_cluster(struct mount_options *o, const struct conf *conf,
 			 const char *mountpoint)
 {
-	static struct rim r;
+	static struct rim r = { .serving_lock = PTHREAD_RWLOCK_INITIALIZER };
 	char host[64] = { 0 };
 	const char *uring_why;
 	uint64_t client_id;
@@ -263,6 +265,9 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		.flush_age_ms = o->flush_age_ms,
 		.timeout_ms = o->hard ? 0 : o->timeo_ms,
 		.kernel_writeback = o->writeback, .read_only = o->read_only,
+		.noatime = o->noatime, .nodiratime = o->nodiratime,
+		.strictatime = o->strictatime,
+		.attr_changed = rim_attr_changed, .attr_changed_arg = &r,
 	};
 	err = core_new(&co, &r.core);
 	if (err) {

@@ -281,6 +281,20 @@ static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 	core_fsync(r->core, ino, false, synced_writeback, s);
 }
 
+/* fallocate by somebody who may not keep set-id bits: they may be gone. */
+struct falloc_kill {
+	struct rim_req *rr;
+	uint64_t ino;
+};
+
+static void falloc_killed(void *arg, int err)
+{
+	struct falloc_kill *k = arg;
+	rim_attr_changed(k->rr->rim, k->ino);
+	rim_cb_err(k->rr, err);
+	free(k);
+}
+
 static void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 			  off_t len, struct fuse_file_info *fi)
 {
@@ -295,9 +309,16 @@ static void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 	if (kill)
 		rim_drop_sgid(req, ino);
 	struct rim_req *rr = rim_req_new(req);
+	struct falloc_kill *k = kill && rr ? malloc(sizeof(*k)) : NULL;
+	if (k) {
+		k->rr = rr;
+		k->ino = ino;
+	}
 	if (rr)
 		core_fallocate(rr->rim->core, ino, mode, (uint64_t)off,
-			       (uint64_t)len, kill, rim_cb_err, rr);
+			       (uint64_t)len, kill,
+			       k ? falloc_killed : rim_cb_err,
+			       k ? (void *)k : (void *)rr);
 }
 
 struct seeking {

@@ -303,6 +303,8 @@ int mount_options_parse(struct mount_options *o, int argc, char **argv,
 	}
 	o->read_only = (o->remount_flags & MS_RDONLY) != 0;
 	o->noatime = (o->remount_flags & MS_NOATIME) != 0;
+	o->nodiratime = (o->remount_flags & MS_NODIRATIME) != 0;
+	o->strictatime = (o->remount_flags & MS_STRICTATIME) != 0;
 	if (o->debug)
 		o->foreground = true;
 	return build_kernel_opts(o);
@@ -337,7 +339,8 @@ void mount_options_help(FILE *out)
 			t->def ? " (default " : "", t->def ? t->def : "",
 			t->def ? ")" : "");
 	}
-	fputs("  ro rw noatime nodiratime noexec nosuid nodev sync dirsync\n"
+	fputs("  ro rw noatime nodiratime strictatime noexec nosuid nodev\n"
+	      "  sync dirsync\n"
 	      "  remount                      as for every file system\n\n"
 	      "example:\n"
 	      "  hailfs -o writeback /etc/hailfs/cluster.conf /mnt/db\n",

@@ -10,7 +10,8 @@ enum uring_choice { URING_AUTO, URING_ON, URING_OFF };
 struct mount_options {
 	const char *source; /* cluster file */
 	const char *mountpoint;
-	bool foreground, debug, remount, read_only, noatime;
+	bool foreground, debug, remount, read_only, noatime, nodiratime;
+	bool strictatime;
 	bool writeback, hard, fake; /* fake: -f of mount(8): check only */
 	bool allow_other, quiet_unknown;
 	int uring; /* enum uring_choice */

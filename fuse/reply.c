@@ -9,6 +9,22 @@ struct rim *rim_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
+void rim_serving(struct rim *r, bool serving)
+{
+	pthread_rwlock_wrlock(&r->serving_lock);
+	r->serving = serving;
+	pthread_rwlock_unlock(&r->serving_lock);
+}
+
+void rim_attr_changed(void *arg, uint64_t ino)
+{
+	struct rim *r = arg;
+	pthread_rwlock_rdlock(&r->serving_lock);
+	if (r->serving)
+		fuse_lowlevel_notify_inval_inode(r->se, ino, -1, 0);
+	pthread_rwlock_unlock(&r->serving_lock);
+}
+
 struct timespec rim_timespec(int64_t ns)
 {
 	struct timespec t = { .tv_sec = ns / 1000000000,

@@ -18,6 +18,10 @@ struct rim {
 	bool uring; /* requests come over io_uring */
 	bool writeback; /* kernel write-back cache negotiated */
 	const char *mountpoint;
+	/* May the kernel be told things? Under @serving_lock, so that nobody
+	 * is doing so when the session ends. */
+	pthread_rwlock_t serving_lock;
+	bool serving;
 	/* Validity of entries and attributes in the kernel: the lease's term.
 	 * One mount holds every lease, so this is for ever in practice. */
 	double valid_s;
@@ -25,6 +29,11 @@ struct rim {
 
 /* The rim of a request. */
 struct rim *rim_of(fuse_req_t req);
+
+void rim_serving(struct rim *r, bool serving);
+/* core_options.attr_changed: the kernel forgets the attributes it has. @arg:
+ * the rim. Waits for nothing (dropping pages would). */
+void rim_attr_changed(void *arg, uint64_t ino);
 
 /* Replies with an entry (lookup, mknod, ...); a reply the kernel no longer
  * wants gives its lookup count back. */

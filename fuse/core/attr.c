@@ -73,6 +73,7 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 	c->count.getattrs++;
 	if (in && in->attr_valid && meta_may_serve(c)) {
 		a = in->attr;
+		a.units = wb_units_shown(in);
 		c->count.getattrs_local++;
 		core_unlock(c);
 		cb(arg, 0, &a);
@@ -157,6 +158,7 @@ void core_drop_sgid(struct core *c, uint64_t ino)
 		mc->arg64 = META_SET_MODE;
 		meta_call_queue(mc, &o);
 		inode_mutated(in, mc->seq);
+		inode_tell_changed(c, ino);
 	}
 	core_unlock(c);
 }

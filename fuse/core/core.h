@@ -31,6 +31,11 @@ struct core_options {
 	bool kernel_writeback; /* -o writeback: the kernel owns sizes, mtimes */
 	bool read_only;
 	bool noatime; /* reads do not change atimes (else as relatime) */
+	bool nodiratime, strictatime;
+	/* What others were told of @ino's attributes is not true any more;
+	 * called without locks. NULL: nobody keeps them. */
+	void (*attr_changed)(void *arg, uint64_t ino);
+	void *attr_changed_arg;
 };
 
 typedef void (*core_cb)(void *arg, int err);

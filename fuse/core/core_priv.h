@@ -188,7 +188,10 @@ void inode_table_fini(struct core *c); /* whatever is in them */
 bool inode_owns(const struct core_inode *in);
 /* A read happened: the atime follows by the rules of relatime, and is told to
  * metad some time (ret.c). */
-void inode_touch_atime(struct core *c, struct core_inode *in);
+/* Whether it moved. */
+bool inode_touch_atime(struct core *c, struct core_inode *in);
+/* Calls core_options.attr_changed after the unlock. */
+void inode_tell_changed(struct core *c, uint64_t ino);
 /* What metad told of @in is now known to be of sequence @seq of our stream. */
 void inode_mutated(struct core_inode *in, uint64_t seq);
 /* The same, when only times changed. */
@@ -295,6 +298,9 @@ void blk_client_fence(struct core *c);
 void wb_inode_free(struct core *c, struct core_inode *in);
 bool wb_inode_clean(const struct core_inode *in); /* nothing left to sync */
 bool wb_clean(const struct core *c); /* the same of all inodes */
+/* The inode's units, with those that buffered bytes will take: programs take
+ * a file without any for one that is a hole. */
+uint64_t wb_units_shown(const struct core_inode *in);
 /* Drops dirty data of an orphan nobody has open. Lock held. */
 void wb_inode_discard(struct core *c, struct core_inode *in);
 int flusher_new(struct core *c, struct flusher **ret);

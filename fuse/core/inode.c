@@ -10,6 +10,8 @@
  */
 #include "fuse/core/meta_priv.h"
 
+#include <sys/stat.h>
+
 /* About 24 MiB. Entries with own state (open, leased, ...) come on top. */
 #define INODE_CACHE_MAX 65536u
 #define INODE_HASH_SIZE 65536u /* a power of two */
@@ -157,8 +159,39 @@ void inode_merge(struct core *c, struct core_inode *in,
 		in->orphan = false; /* an O_TMPFILE that got a name */
 		in->orphan_returned = false;
 	}
-	if (out)
+	if (out) {
 		*out = a;
+		out->units = wb_units_shown(in);
+	}
+}
+
+struct changed {
+	struct core_deferred def;
+	struct core *c;
+	uint64_t ino;
+};
+
+static void changed_tell(struct core_deferred *d)
+{
+	struct changed *ch = container_of(d, struct changed, def);
+
+	ch->c->opt.attr_changed(ch->c->opt.attr_changed_arg, ch->ino);
+	free(ch);
+}
+
+void inode_tell_changed(struct core *c, uint64_t ino)
+{
+	struct changed *ch;
+
+	if (!c->opt.attr_changed)
+		return;
+	ch = malloc(sizeof(*ch));
+	if (!ch)
+		return; /* told by the next change */
+	ch->def.fn = changed_tell;
+	ch->c = c;
+	ch->ino = ino;
+	core_defer(c, &ch->def);
 }
 
 void inode_times_mutated(struct core_inode *in, uint64_t seq)
@@ -172,22 +205,25 @@ void inode_mutated(struct core_inode *in, uint64_t seq)
 	in->meta_need_seq = u64_max(in->meta_need_seq, seq);
 }
 
-void inode_touch_atime(struct core *c, struct core_inode *in)
+bool inode_touch_atime(struct core *c, struct core_inode *in)
 {
 	struct meta_attr *a = &in->attr;
 	const int64_t day_ns = 86400 * (int64_t)1000000000;
 	int64_t now;
 
 	if (c->opt.noatime || c->opt.read_only || !in->attr_valid ||
-	    in->orphan)
-		return;
+	    in->orphan || (c->opt.nodiratime && S_ISDIR(a->mode)))
+		return false;
 	now = core_now_ns();
-	if (a->atime_ns > a->mtime_ns && a->atime_ns > a->ctime_ns &&
-	    now - a->atime_ns < day_ns)
-		return;
+	if (!c->opt.strictatime && a->atime_ns > a->mtime_ns &&
+	    a->atime_ns > a->ctime_ns && now - a->atime_ns < day_ns)
+		return false;
+	if (a->atime_ns == now)
+		return false;
 	a->atime_ns = now;
 	in->atime_dirty = true;
 	ret_queue(c, in, 1000);
+	return true;
 }
 
 void inode_invalidate_all(struct core *c)

@@ -79,6 +79,11 @@ static void open_attached(struct open_op *op, struct core_inode *in)
 	bool truncate = (op->f->flags & O_TRUNC) && S_ISREG(in->attr.mode);
 
 	file_attach(op->c, op->f, in);
+	/* Reads that the kernel answers from its cache are not seen here: who
+	 * opens a file only to read it is taken to do so. */
+	if ((op->f->flags & (O_ACCMODE | O_NOATIME | O_TRUNC)) == O_RDONLY &&
+	    inode_touch_atime(op->c, in))
+		inode_tell_changed(op->c, ino);
 	core_unlock(op->c);
 	if (truncate)
 		core_truncate(op->c, ino, 0,

@@ -5,6 +5,8 @@
 #include "fuse/core/blk_priv.h"
 #include "fuse/core/read_priv.h"
 
+#include <fcntl.h>
+
 #include "common/crc32c.h"
 #include "common/diag.h"
 
@@ -586,6 +588,8 @@ void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 	op->arg = arg;
 	core_lock(c);
 	inode_pin(op->in);
+	if (!(f->flags & O_NOATIME))
+		(void)inode_touch_atime(c, op->in);
 	ahead = prefetch_note(c, f, off, op->len);
 	core_unlock(c);
 	read_begin(op);

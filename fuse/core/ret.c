@@ -140,6 +140,9 @@ static void ret_done(struct meta_call *mc, int err, const uint8_t *body,
 		ci->ret_inflight--;
 		if (err && (r.what & META_RETURN_SIZE))
 			ci->bad = true; /* fsync had promised this size */
+		/* Who asked while it was buffered was told an estimate. */
+		if ((r.what & META_RETURN_SIZE) && r.units_delta != 0)
+			inode_tell_changed(c, r.ino);
 		inode_maybe_free(c, ci);
 	}
 	core_unlock(c);

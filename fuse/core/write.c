@@ -8,6 +8,9 @@
 /* Buffers from here on are worth reusing (page faults). */
 #define POOLED_MIN (64u << 10)
 
+/* Buffered extents looked at for st_blocks; more make it an estimate. */
+#define SHOWN_EXTS_MAX 256u
+
 struct write_req {
 	struct core *c;
 	struct core_inode *in;
@@ -107,6 +110,7 @@ void killpriv(struct core *c, struct core_inode *in)
 	in->attr.flags &= ~META_ATTR_CAPS;
 	meta_call_queue(mc, &o);
 	inode_mutated(in, mc->seq);
+	inode_tell_changed(c, in->ino);
 }
 
 static void gather_iov(void *to, const struct iovec *iov, int iov_count,
@@ -140,6 +144,26 @@ static struct wbuf_data *copy_in(struct core *c, const struct iovec *iov,
 	gather_iov(d->bytes, iov, iov_count, len);
 	d->used = len;
 	return d;
+}
+
+uint64_t wb_units_shown(const struct core_inode *in)
+{
+	uint64_t size_units = (in->attr.size + UNIT_SIZE - 1) / UNIT_SIZE;
+	uint64_t units = in->attr.units, next = 0;
+	const struct wbuf_ext *e = in->wb ? in->wb->buf.head : NULL;
+
+	/* Some of them may be stored already: never more than a file without
+	 * holes has. */
+	for (uint32_t i = 0; e && units < size_units && i < SHOWN_EXTS_MAX;
+	     e = e->next, i++) {
+		uint64_t first = u64_max(e->off / UNIT_SIZE, next);
+
+		if (e->state == WBUF_UNSYNCED)
+			continue; /* counted with its answer */
+		next = (e->off + e->len - 1) / UNIT_SIZE + 1;
+		units += next > first ? next - first : 0;
+	}
+	return u64_max(in->attr.units, u64_min(units, size_units));
 }
 
 /* ---- applying ---- */
