@@ -140,6 +140,21 @@ bool core_sgid_alone(struct core *c, uint64_t ino, uint32_t *gid_ret)
 	return alone;
 }
 
+static void drop_sgid_done(struct meta_call *mc, int err, const uint8_t *body,
+			   uint32_t len)
+{
+	struct core *c = mc->c;
+	struct core_inode *in = mc->arg;
+	struct meta_attr a;
+
+	core_lock(c);
+	in->mode_inflight--;
+	if (!err)
+		(void)meta_take_attr(c, body, len, &a, NULL);
+	inode_unpin(c, in);
+	core_unlock(c);
+}
+
 void core_drop_sgid(struct core *c, uint64_t ino)
 {
 	struct meta_setattr s = { .ino = ino, .valid = META_SET_MODE };
@@ -154,8 +169,10 @@ void core_drop_sgid(struct core *c, uint64_t ino)
 		in->attr.mode &= ~(uint32_t)S_ISGID;
 		s.mode = in->attr.mode;
 		meta_setattr_encode(&o, &s);
-		mc->done = setattr_done;
-		mc->arg64 = META_SET_MODE;
+		mc->done = drop_sgid_done;
+		mc->arg = in;
+		inode_pin(in);
+		in->mode_inflight++;
 		meta_call_queue(mc, &o);
 		inode_mutated(in, mc->seq);
 		inode_tell_changed(c, ino);

@@ -61,6 +61,8 @@ struct core_inode {
 	uint64_t lease_seq;
 	bool lease_waiting;
 	struct core_waiter lease_wait;
+	uint32_t mode_inflight; /* set-id bits cleared here and under way to
+				 * metad: older answers do not undo it */
 	uint32_t size_inflight; /* growths (META_SETATTR) under way to metad */
 	bool bad; /* the lease or the data were lost: EIO until truncated */
 	int64_t units_delta; /* to be told to metad */

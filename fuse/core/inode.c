@@ -148,6 +148,10 @@ void inode_merge(struct core *c, struct core_inode *in,
 			if (a.ctime_ns < in->attr.ctime_ns)
 				a.ctime_ns = in->attr.ctime_ns;
 		}
+		if (in->mode_inflight > 0) {
+			a.mode = in->attr.mode;
+			a.flags &= in->attr.flags | ~META_ATTR_CAPS;
+		}
 		if (in->atime_dirty)
 			a.atime_ns = in->attr.atime_ns;
 		/* a cut may be answered while an older answer is on its way */

@@ -73,6 +73,7 @@ static void killpriv_done(struct meta_call *mc, int err, const uint8_t *body,
 	struct meta_attr a;
 
 	core_lock(c);
+	in->mode_inflight--;
 	if (!err && meta_attr_parse(body, body_len, &a) == 0)
 		inode_merge(c, in, &a, NULL);
 	inode_unpin(c, in);
@@ -106,6 +107,7 @@ void killpriv(struct core *c, struct core_inode *in)
 	mc->done = killpriv_done;
 	mc->arg = in;
 	inode_pin(in);
+	in->mode_inflight++;
 	in->attr.mode = mode;
 	in->attr.flags &= ~META_ATTR_CAPS;
 	meta_call_queue(mc, &o);
