@@ -181,7 +181,7 @@ $(TST)/power/%: $(OBJ)/tests/power/%.o
 -include $(shell find build/$(FLAVOUR)/obj -name '*.d' 2>/dev/null)
 
 # ---- checks ----
-.PHONY: deps unit sim fuzz integ hdr-check tidy man-check check \
+.PHONY: deps unit sim fuzz integ integ-programs hdr-check tidy man-check check \
 	check-long demo cov
 deps:
 	.ci/deps.sh $(DEPS_PREFIX)
@@ -194,6 +194,7 @@ fuzz: $(FUZZ)
 	tests/run.sh $(FUZZ)
 integ: all tests
 	tests/integ/run.sh
+integ-programs: $(INTEG)
 
 HEADERS := $(sort $(wildcard common/*.h blockd/*.h metad/*.h fuse/*.h \
 	fuse/core/*.h tools/hailctl/*.h tests/lib/*.h))
@@ -235,21 +236,36 @@ FILES ?= $(C_FILES) $(HEADERS)
 format:
 	$(FORMAT) -i $(FILES)
 
-# Quick looks by tools that see other things than gcc; what is not installed
-# is left out.
+# Looks by tools that see other things than gcc; what is not installed is left
+# out. Turned off are, beside matters of taste:
+# - unix.Malloc: it follows neither reference counts nor intrusive lists (asan
+#   runs of all tests do);
+# - valist.Uninitialized: clang-tidy 14 reports each va_start in any but the
+#   first file of a run;
+# - implicit-widening: products of counts bounded by common/limits.h;
+# - sizeof-expression, not-null-terminated-result: arrays of pointers, and
+#   names with a length, are meant.
+LINT_FILES ?= $(filter-out tests/% bench/%,$(C_FILES))
+TIDY_CHECKS := -*,bugprone-*,clang-analyzer-*,$\
+	-bugprone-easily-swappable-parameters,$\
+	-bugprone-reserved-identifier,$\
+	-bugprone-assignment-in-if-condition,$\
+	-bugprone-implicit-widening-of-multiplication-result,$\
+	-bugprone-sizeof-expression,-bugprone-macro-parentheses,$\
+	-bugprone-not-null-terminated-result,$\
+	-clang-analyzer-unix.Malloc,-clang-analyzer-valist.Uninitialized,$\
+	-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 lint:
 	$(Q)command -v cppcheck >/dev/null || { echo 'no cppcheck'; exit 0; }; \
 	cppcheck --quiet --std=c11 --enable=warning,portability \
 		--inline-suppr --suppress=missingIncludeSystem \
-		--error-exitcode=1 -j 2 -D_GNU_SOURCE -I. \
-		$(filter-out tests/%,$(C_FILES))
+		-D'json_object_foreach(o,k,v)=for(k="",v=o;v;v=NULL)' \
+		--error-exitcode=1 -j 2 -D_GNU_SOURCE -I. $(LINT_FILES)
 	$(Q)tidy=$$(command -v clang-tidy || command -v clang-tidy-14) || \
 		{ echo 'no clang-tidy'; exit 0; }; \
-	$$tidy --quiet --checks='-*,bugprone-*,clang-analyzer-*,'\
-	'-bugprone-easily-swappable-parameters,'\
-	'-bugprone-reserved-identifier,-bugprone-assignment-in-if-condition,'\
-	'-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling' \
-		$(FILES) -- -std=gnu11 -D_GNU_SOURCE -iquote . $(FUSE_CFLAGS)
+	echo $(LINT_FILES) | xargs -n 8 -P $$(nproc) sh -c 'exec $$0 --quiet \
+		--checks="$(TIDY_CHECKS)" --warnings-as-errors="*" "$$@" -- \
+		-std=gnu11 -D_GNU_SOURCE -iquote . $(FUSE_CFLAGS)' $$tidy
 
 # mount(8) looks for mount.hailfs in sbin; it is hailfs by another name.
 MANDIR := $(DESTDIR)$(PREFIX)/share/man

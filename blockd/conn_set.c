@@ -136,6 +136,7 @@ static int listen_at(struct conn_set *s, const char *addr, uint16_t port)
 	    listen(fd, LISTEN_BACKLOG) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
 		rv = -errno;
+	/* NOLINTNEXTLINE: getsockname() filled it */
 	else if (ss.ss_family == AF_INET6)
 		s->port = ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
 	else

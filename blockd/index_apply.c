@@ -54,6 +54,7 @@ static void freed_add(struct index_batch *b, uint32_t loc, uint32_t count)
 		b->freed = p;
 		b->freed_cap = cap;
 	}
+	/* NOLINTNEXTLINE: grown above when full */
 	b->freed[b->freed_count++] = (struct extent_run){ loc, count };
 }
 

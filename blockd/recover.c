@@ -217,6 +217,7 @@ static int replay_record(struct replay *rp, const uint8_t *buf,
 		else
 			err = replay_cut(s, &item.cut);
 	}
+	/* NOLINTNEXTLINE: errors are negative, 1 has a header */
 	s->version = u64_max(s->version, h->version);
 	s->ino_max = u64_max(s->ino_max, h->ino_max);
 	s->session_max = u64_max(s->session_max, h->session_max);

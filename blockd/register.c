@@ -119,6 +119,7 @@ static void map_done(struct reg_call *c)
 			  strerror(-rv));
 		return;
 	}
+	/* NOLINTNEXTLINE: rv is 0 with a map only */
 	rpc_set_epoch(r->net, m->epoch);
 	blk_serve_set_map(r->o.serve, m);
 	if (c->again)

@@ -325,6 +325,7 @@ bool run_list_add(struct run_list *l, uint32_t loc, uint32_t count)
 		l->runs = p;
 		l->cap = cap;
 	}
+	/* NOLINTNEXTLINE: grown above when full */
 	l->runs[l->count++] = (struct extent_run){ loc, count };
 	return true;
 }

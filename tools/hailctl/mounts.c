@@ -5,14 +5,20 @@
 
 #include "tools/hailctl/ctl.h"
 
+static bool is_octal(char c)
+{
+	return c >= '0' && c <= '7';
+}
+
 /* mountinfo writes blanks and backslashes as \ooo. */
 static void unescape(char *s)
 {
 	char *to = s;
 
 	for (; *s; s++) {
-		if (s[0] == '\\' && s[1] && s[2] && s[3]) {
-			*to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 |
+		if (s[0] == '\\' && is_octal(s[1]) && is_octal(s[2]) &&
+		    is_octal(s[3])) {
+			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 +
 				       (s[3] - '0'));
 			s += 3;
 		} else {
