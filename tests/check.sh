@@ -22,10 +22,12 @@ step fuzz make -s fuzz
 if [ -n "$long" ]; then
 	[ ! -x tests/power/run.sh ] || step power tests/power/run.sh
 	step mutants tests/mutants.sh
+	step integ-long env TEST_TIMEOUT=7200 tests/integ/run.sh -l long_
 	for flavour in asan tsan; do
 		step "unit-$flavour" \
 			make -s "$jobs" FLAVOUR=$flavour unit
 		step "sim-$flavour" make -s "$jobs" FLAVOUR=$flavour sim
+		step "integ-$flavour" tests/sanitized.sh $flavour
 	done
 fi
 finish
