@@ -5,7 +5,11 @@
 need_root
 P=/sys/module/fuse/parameters/enable_uring
 [ -w $P ] && was=$(cat $P)
-test_cleanup() { [ -z "${was:-}" ] || echo "$was" >$P; }
+test_cleanup() {
+	[ -z "${was:-}" ] || echo "$was" >$P
+	# A start that failed in part left the others running.
+	"$CTL" local down "$C" >/dev/null 2>&1
+}
 forbid() { "$TST/integ/forbid" "$@"; }
 K=(-c "$C/cluster.conf")
 

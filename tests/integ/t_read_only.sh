@@ -7,6 +7,8 @@ need_root
 K=(-c "$C/cluster.conf")
 test_cleanup() {
 	for d in "$C"/blockd* "$C"/metad*; do umount -l "$d" 2>/dev/null; done
+	# A start that failed in part left the others running.
+	"$CTL" local down "$C" >/dev/null 2>&1
 }
 ro() { mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"; }
 cluster_up
