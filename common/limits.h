@@ -2,8 +2,6 @@
 #ifndef COMMON_LIMITS_H
 #define COMMON_LIMITS_H
 
-#include <linux/limits.h>
-
 #include "common/base.h"
 
 /* Checksum, allocation and disk unit. */
@@ -26,12 +24,9 @@
 
 #define NAME_LEN_MAX 255u
 #define SYMLINK_LEN_MAX 4095u
-/* The same as the kernel's, but unsigned. */
-#undef XATTR_NAME_MAX
-#undef XATTR_LIST_MAX
-#define XATTR_NAME_MAX 255u
+#define XATTR_NAME_LEN_MAX 255u
 #define XATTR_VALUE_MAX 65536u
-#define XATTR_LIST_MAX 65536u
+#define XATTR_LIST_LEN_MAX 65536u
 /* Names and values of all xattrs of one inode. */
 #define XATTR_TOTAL_MAX (1u << 20)
 #define ACL_ENTRY_COUNT_MAX 1024u

@@ -47,7 +47,7 @@ static int check_xattr_name(struct wire_str s)
 	static const char *const spaces[] = { "user.", "trusted.",
 					      "security." };
 
-	if (s.len > XATTR_NAME_MAX)
+	if (s.len > XATTR_NAME_LEN_MAX)
 		return -ENAMETOOLONG;
 	if (s.len == 0 || memchr(s.p, '\0', s.len) != NULL)
 		return -EINVAL;

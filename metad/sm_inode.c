@@ -130,7 +130,7 @@ static bool inode_sane(const struct sm_inode *in)
 	       in->block_log2 >= BLOCK_LOG2_MIN &&
 	       in->block_log2 <= BLOCK_LOG2_MAX &&
 	       (in->flags & ~SM_INODE_KNOWN) == 0 &&
-	       in->xattr_list <= XATTR_LIST_MAX &&
+	       in->xattr_list <= XATTR_LIST_LEN_MAX &&
 	       in->xattr_bytes <= XATTR_TOTAL_MAX;
 }
 

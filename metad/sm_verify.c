@@ -219,7 +219,7 @@ static bool check_xattr(struct verify *v, struct wire_in *key,
 	const uint8_t *name = key->p;
 	size_t len = key->len;
 
-	if (key->bad || len < 3 || len > XATTR_NAME_MAX + 2 ||
+	if (key->bad || len < 3 || len > XATTR_NAME_LEN_MAX + 2 ||
 	    memchr(name, 0, len - 2) != NULL || name[len - 2] != 0 ||
 	    !group_start(v, SM_K_XATTR, ino) ||
 	    !check_chunk(v, it->key, it->klen, it->vlen))

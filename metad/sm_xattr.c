@@ -61,7 +61,7 @@ int sm_xattr_write(struct sm *sm, struct sm_inode *in, struct wire_str name,
 		bytes -= (uint64_t)old;
 	}
 	/* A directory may have to list one name more. */
-	if (list > XATTR_LIST_MAX - (S_ISDIR(in->mode) ?
+	if (list > XATTR_LIST_LEN_MAX - (S_ISDIR(in->mode) ?
 				     sizeof(META_XATTR_BLOCK_SIZE) : 0) ||
 	    bytes > XATTR_TOTAL_MAX)
 		return -ENOSPC;
@@ -189,7 +189,7 @@ int sm_run_listxattr(struct sm_ctx *x, const void *body, size_t len)
 		return err;
 	if (!sm_inode_get(x->sm, q.ino, &in))
 		return -ENOENT;
-	wire_out_init(&names, x->out.p + 4, XATTR_LIST_MAX);
+	wire_out_init(&names, x->out.p + 4, XATTR_LIST_LEN_MAX);
 	k = sm_key1(SM_K_XATTR, q.ino);
 	for (more = sm_seek_prefix(x->sm, &it, &k, k.len); more;
 	     more = sm_next_prefix(&it, &k, k.len)) {

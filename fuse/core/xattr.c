@@ -91,7 +91,7 @@ static bool xattr_absent(struct core *c, uint64_t ino, uint32_t flags)
 void core_getxattr(struct core *c, uint64_t ino, const char *name,
 		   core_bytes_cb cb, void *arg)
 {
-	if (strlen(name) > XATTR_NAME_MAX)
+	if (strlen(name) > XATTR_NAME_LEN_MAX)
 		cb(arg, -ERANGE, NULL, 0);
 	else if (xattr_name_good(name) &&
 		 xattr_absent(c, ino, xattr_flag(name)))
@@ -145,7 +145,7 @@ void core_setxattr(struct core *c, uint64_t ino, const char *name,
 	size_t name_len = strlen(name);
 	struct wire_out o;
 
-	if (name_len > XATTR_NAME_MAX || name_len == 0) {
+	if (name_len > XATTR_NAME_LEN_MAX || name_len == 0) {
 		cb(arg, -ERANGE);
 		return;
 	}
@@ -175,7 +175,7 @@ void core_removexattr(struct core *c, uint64_t ino, const char *name,
 	size_t name_len = strlen(name);
 	struct wire_out o;
 
-	if (name_len > XATTR_NAME_MAX) {
+	if (name_len > XATTR_NAME_LEN_MAX) {
 		cb(arg, -ERANGE);
 		return;
 	}

@@ -104,10 +104,10 @@ static void names_outside_the_namespaces_are_refused(void **state)
 	assert_int_equal(sm_client_setxattr(c, f, "", "", 0, 0), -EINVAL);
 	memset(name, 'n', sizeof(name));
 	memcpy(name, "user.", 5);
-	name[XATTR_NAME_MAX] = '\0';
+	name[XATTR_NAME_LEN_MAX] = '\0';
 	assert_int_equal(sm_client_setxattr(c, f, name, "", 0, 0), 0);
-	name[XATTR_NAME_MAX] = 'n';
-	name[XATTR_NAME_MAX + 1] = '\0';
+	name[XATTR_NAME_LEN_MAX] = 'n';
+	name[XATTR_NAME_LEN_MAX + 1] = '\0';
 	assert_int_equal(sm_client_setxattr(c, f, name, "", 0, 0),
 			 -ENAMETOOLONG);
 }
@@ -135,7 +135,7 @@ static void the_list_of_names_is_bounded(void **state)
 {
 	struct sm_client *c = *state;
 	uint64_t f = SM_INO(c, sm_client_file(c, ROOT, "f"));
-	char name[256], *list = malloc(XATTR_LIST_MAX + 1);
+	char name[256], *list = malloc(XATTR_LIST_LEN_MAX + 1);
 	int err = 0;
 
 	memset(name, 'n', sizeof(name));
@@ -146,8 +146,9 @@ static void the_list_of_names_is_bounded(void **state)
 		err = sm_client_setxattr(c, f, name, "", 0, 0);
 	}
 	assert_int_equal(err, -ENOSPC);
-	assert_int_equal(sm_client_listxattr(c, f, list, XATTR_LIST_MAX + 1),
-			 XATTR_LIST_MAX);
+	assert_int_equal(sm_client_listxattr(c, f, list,
+					     XATTR_LIST_LEN_MAX + 1),
+			 XATTR_LIST_LEN_MAX);
 	free(list);
 }
 
