@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "blockd/store.h"
@@ -50,9 +51,8 @@ static void open_store(void)
 		fail_msg("%s", why);
 }
 
-static int setup(void **state)
+static int setup_segments(uint32_t units)
 {
-	(void)state;
 	(void)snprintf(dir, sizeof(dir), "/tmp/hailfs-store-XXXXXX");
 	assert_non_null(mkdtemp(dir));
 	f = file_dev_new(dir, true);
@@ -63,12 +63,25 @@ static int setup(void **state)
 				    .daemon_id = 1,
 				    .capacity_bytes = 600u << 20,
 				    .journal_bytes = 4u << 20,
-				    .cache_bytes = 8u << 20 };
+				    .cache_bytes = 8u << 20,
+				    .segment_units = units };
 	assert_int_equal(store_format(file_dev_dev(f), &o), 0);
 	open_store();
 	for (uint32_t i = 0; i < BLOCK; i++)
 		data[i] = (uint8_t)(i * 13 + i / 4096);
 	return 0;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	return setup_segments(0);
+}
+
+static int setup_small_segments(void **state)
+{
+	(void)state;
+	return setup_segments(1024);
 }
 
 static void close_store(void)
@@ -237,6 +250,47 @@ static void an_idle_store_comes_to_rest(void **state)
 	assert_int_equal(file_dev_run(f, 1500), 0);
 }
 
+static bool has_segment(uint32_t i)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/seg-%06u", dir, i);
+	return access(path, F_OK) == 0;
+}
+
+/* While segments go on the store's thread, other blocks are read, and written
+ * until they must be made again. */
+static void segments_go_and_come_on_their_thread(void **state)
+{
+	static struct store_req r[16];
+	static uint8_t sums[16][1024];
+	struct store_req p = { .done = answered };
+	uint64_t ino = 7;
+
+	(void)state;
+	for (uint32_t k = 0; k < 16; k++)
+		write_start(&r[k], sums[k], 1, k, 0, BLOCK, true);
+	wait_all();
+	for (uint32_t round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < 64; i += 16) {
+			for (uint32_t k = 0; k < 16; k++)
+				write_start(&r[k], sums[k], ino, i + k, 0,
+					    BLOCK, false);
+			wait_all();
+		}
+		assert_true(has_segment(18));
+		busy++;
+		store_purge(s, &p, &ino, 1);
+		wait_all();
+		for (uint32_t i = 0; i < 100000 && has_segment(18); i++)
+			read_same(1, i % 16);
+		assert_false(has_segment(18));
+	}
+	close_store();
+	open_store();
+	read_same(1, 15);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,6 +300,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			the_largest_blocks_work_whole_and_in_pieces, setup,
 			teardown),
+		cmocka_unit_test_setup_teardown(
+			segments_go_and_come_on_their_thread,
+			setup_small_segments, teardown),
 		cmocka_unit_test_setup_teardown(an_idle_store_comes_to_rest,
 						setup, teardown),
 	};
