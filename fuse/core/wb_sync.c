@@ -73,8 +73,11 @@ void wb_sync_maybe(struct core *c, struct blk_dev *d)
 	if (d->sync_hold_ms > 0 && core_now_ms() < d->sync_hold_ms)
 		return;
 	enough = max / WB_SYNC_SHARE / (b->dev_count ? b->dev_count : 1);
-	if (d->unsynced_bytes >= enough || c->wb_waiters ||
-	    b->mem.bytes > max - max / 4)
+	/* Writers that wait need room, but a flush for each block they get
+	 * costs more than it gives: what is in flight comes along. */
+	if (d->unsynced_bytes >= enough ||
+	    ((c->wb_waiters || b->mem.bytes > max - max / 4) &&
+	     d->flight == 0))
 		wb_sync_all(c, d);
 }
 
