@@ -73,7 +73,7 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 	c->count.getattrs++;
 	if (in && in->attr_valid && meta_may_serve(c)) {
 		a = in->attr;
-		a.units = wb_units_shown(in);
+		a.units = wb_units_tell(in);
 		c->count.getattrs_local++;
 		core_unlock(c);
 		cb(arg, 0, &a);

@@ -56,6 +56,8 @@ struct core_inode {
 	bool leased; /* write lease asked for (and in the stream) */
 	bool orphan; /* no name left: give back when nobody holds it */
 	bool size_dirty; /* size, mtime or units to be told to metad */
+	bool units_kept; /* the kernel may have units_told */
+	uint64_t units_told;
 	/* The lease must be durable before a block is written under it: else a
 	 * crash of everything leaves blocks that nobody asks for. 0: it is. */
 	uint64_t lease_seq;
@@ -301,8 +303,10 @@ void wb_inode_free(struct core *c, struct core_inode *in);
 bool wb_inode_clean(const struct core_inode *in); /* nothing left to sync */
 bool wb_clean(const struct core *c); /* the same of all inodes */
 /* The inode's units, with those that buffered bytes will take: programs take
- * a file without any for one that is a hole. */
-uint64_t wb_units_shown(const struct core_inode *in);
+ * a file without any for one that is a hole. The first is for an answer that
+ * the kernel may keep; the second tells whether it keeps another one. */
+uint64_t wb_units_tell(struct core_inode *in);
+bool wb_units_stale(const struct core_inode *in);
 /* Drops dirty data of an orphan nobody has open. Lock held. */
 void wb_inode_discard(struct core *c, struct core_inode *in);
 int flusher_new(struct core *c, struct flusher **ret);

@@ -464,6 +464,10 @@ int core_flush_error(struct core *c, struct core_file *f)
 	int err = 0;
 
 	core_lock(c);
+	/* With its write-back cache the kernel asks for st_blocks anew after
+	 * this, without it after each write. */
+	if (c->opt.kernel_writeback)
+		f->in->units_kept = false;
 	if (f->error_seen != f->in->error_count) {
 		f->error_seen = f->in->error_count;
 		err = f->in->wb ? f->in->wb->last_error : 0;

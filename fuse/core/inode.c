@@ -165,7 +165,7 @@ void inode_merge(struct core *c, struct core_inode *in,
 	}
 	if (out) {
 		*out = a;
-		out->units = wb_units_shown(in);
+		out->units = wb_units_tell(in);
 	}
 }
 

@@ -357,7 +357,7 @@ static void batch_fill(struct core *c, const struct dir_page *p, uint32_t off,
 			if (in && in->attr_valid && in->attr.nlink > 0) {
 				b->known[i] = true;
 				b->a[i] = in->attr;
-				b->a[i].units = wb_units_shown(in);
+				b->a[i].units = wb_units_tell(in);
 				in->nlookup++;
 			}
 		}

@@ -141,8 +141,10 @@ static void ret_done(struct meta_call *mc, int err, const uint8_t *body,
 		if (err && (r.what & META_RETURN_SIZE))
 			ci->bad = true; /* fsync had promised this size */
 		/* Who asked while it was buffered was told an estimate. */
-		if ((r.what & META_RETURN_SIZE) && r.units_delta != 0)
+		if (r.units_delta != 0 && wb_units_stale(ci)) {
+			ci->units_kept = false;
 			inode_tell_changed(c, r.ino);
+		}
 		inode_maybe_free(c, ci);
 	}
 	core_unlock(c);

@@ -148,7 +148,7 @@ static struct wbuf_data *copy_in(struct core *c, const struct iovec *iov,
 	return d;
 }
 
-uint64_t wb_units_shown(const struct core_inode *in)
+static uint64_t units_shown(const struct core_inode *in)
 {
 	uint64_t size_units = (in->attr.size + UNIT_SIZE - 1) / UNIT_SIZE;
 	uint64_t units = in->attr.units, next = 0;
@@ -166,6 +166,18 @@ uint64_t wb_units_shown(const struct core_inode *in)
 		units += next > first ? next - first : 0;
 	}
 	return u64_max(in->attr.units, u64_min(units, size_units));
+}
+
+uint64_t wb_units_tell(struct core_inode *in)
+{
+	in->units_told = units_shown(in);
+	in->units_kept = true;
+	return in->units_told;
+}
+
+bool wb_units_stale(const struct core_inode *in)
+{
+	return in->units_kept && in->units_told != units_shown(in);
 }
 
 /* ---- applying ---- */
@@ -428,6 +440,8 @@ static int write_start(struct write_req *r)
 		err = -EROFS;
 	if (err)
 		return err;
+	if (!c->opt.kernel_writeback)
+		in->units_kept = false; /* see core_flush_error() */
 	/* Writers wait in order, also one that would fit. */
 	if (c->wb_waiters || wb_full(c))
 		return write_op_start(r, true);
