@@ -114,6 +114,28 @@ static int env_size_ok(MDB_env *env)
 	return 0;
 }
 
+/* A transaction takes page numbers at the end of the file and may give them
+ * back before it ends: those pages are never written, and the file would be
+ * shorter than the last number says, as if it had been cut off. So it is made
+ * longer (by a hole) than any transaction needs before each begins. */
+int index_lengthen(struct index *x)
+{
+	MDB_envinfo info;
+	MDB_stat stat;
+	struct stat st;
+	uint64_t want;
+	int fd;
+
+	if (mdb_env_info(x->env, &info) != 0 ||
+	    mdb_env_stat(x->env, &stat) != 0 ||
+	    mdb_env_get_fd(x->env, &fd) != 0 || fstat(fd, &st) != 0)
+		return -EIO;
+	want = (info.me_last_pgno + 1) * stat.ms_psize + INDEX_AHEAD;
+	if ((uint64_t)st.st_size >= want)
+		return 0;
+	return ftruncate(fd, (off_t)(want + INDEX_AHEAD)) < 0 ? -errno : 0;
+}
+
 static int dbis_open(struct index *x, MDB_txn *txn, unsigned flags)
 {
 	int err = mdb_dbi_open(txn, "blocks", flags, &x->blocks);

@@ -176,12 +176,14 @@ static int cut_number(struct index *x, MDB_txn *txn, const struct image_cut *c)
 
 static int txn_next(struct index *x, MDB_txn **txn)
 {
-	int err = mdb_txn_commit(*txn);
+	int err = status_from_lmdb(mdb_txn_commit(*txn));
 
 	*txn = NULL;
 	if (err == 0)
-		err = mdb_txn_begin(x->env, NULL, 0, txn);
-	return status_from_lmdb(err);
+		err = index_lengthen(x);
+	if (err == 0)
+		err = status_from_lmdb(mdb_txn_begin(x->env, NULL, 0, txn));
+	return err;
 }
 
 static int cut_apply(struct index *x, struct index_batch *b, MDB_txn **txn,
@@ -209,7 +211,9 @@ int index_apply(struct index *x, struct index_batch *b)
 	MDB_txn *txn = NULL;
 	int err;
 
-	err = status_from_lmdb(mdb_txn_begin(x->env, NULL, 0, &txn));
+	err = index_lengthen(x);
+	if (err == 0)
+		err = status_from_lmdb(mdb_txn_begin(x->env, NULL, 0, &txn));
 	if (err == 0)
 		err = puts_apply(x, txn, b);
 	for (size_t i = 0; i < b->cut_count && err == 0; i++)

@@ -12,6 +12,9 @@
 /* mdb_put() takes it as void *. */
 #define INDEX_STATE_KEY ((void *)(uintptr_t)"state")
 
+/* More than the pages of one transaction. */
+#define INDEX_AHEAD (256u << 20)
+
 struct index {
 	MDB_env *env;
 	MDB_dbi blocks;
@@ -30,5 +33,8 @@ struct index {
 void index_key_put(uint8_t *k, const struct image_key *key);
 int index_key_get(const MDB_val *k, struct image_key *key);
 size_t index_state_encode(uint8_t *buf, const struct index_state *st);
+
+/* Before a transaction that writes. Returns 0 or -errno. */
+int index_lengthen(struct index *x);
 
 #endif

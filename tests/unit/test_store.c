@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdarg.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -609,14 +610,17 @@ static void a_damaged_index_is_reported(void **state)
 	struct store_box *b = *state;
 	long size;
 	uint32_t refused = 0;
+	struct stat st;
 
 	for (uint32_t i = 0; i < 50; i++)
 		write_ok(b, 10 + i, i, 0, BLOCK);
 	assert_int_equal(store_box_close(b), 0);
 	FILE *f = fopen(index_path(b), "r+b");
 	assert_non_null(f);
-	(void)fseek(f, 0, SEEK_END);
-	size = ftell(f);
+	/* what is written of it: it ends in a hole */
+	assert_int_equal(fstat(fileno(f), &st), 0);
+	assert_true(st.st_size >= 256 << 20);
+	size = (long)st.st_blocks * 512;
 	/* Bytes of it, one after the other: refused, or it did not matter. */
 	for (long off = 8192; off < size; off += 611) {
 		int c, err;
