@@ -325,6 +325,19 @@ unsigned burst_left(struct burst *b)
 	return left;
 }
 
+void burst_end(struct burst *b)
+{
+	unsigned left = burst_left(b), tries = 0;
+	while (left > 0 && tries++ < WAIT_MS / 5) {
+		pause_ms(5);
+		unsigned now = burst_left(b);
+		if (now != left)
+			tries = 0;
+		left = now;
+	}
+	assert_int_equal(left, 0);
+}
+
 void burst_start(struct fix *f, struct burst *b, uint64_t dir,
 			unsigned count)
 {

@@ -84,6 +84,9 @@ void fix_free(struct fix *f);
 void fix_stop(struct fix *f);
 void burst_init(struct burst *b, unsigned count);
 unsigned burst_left(struct burst *b);
+/* Waits until none is left. How long a machine takes for all is not the
+ * question: fails when none has come for WAIT_MS. */
+void burst_end(struct burst *b);
 void burst_start(struct fix *f, struct burst *b, uint64_t dir,
 			unsigned count);
 /* callbacks; @arg: the call, or the burst */

@@ -256,7 +256,7 @@ static void test_a_large_directory_lists_each_name_once(void **state)
 	(void)state;
 	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
 	burst_start(f, &b, d.ino, FILES);
-	wait_until(burst_left(&b) == 0);
+	burst_end(&b);
 	assert_int_equal(b.first_err, 0);
 	const unsigned rooms[] = { 1000000, 113, 32 };
 	for (unsigned i = 0; i < array_count(rooms); i++) {
@@ -313,7 +313,7 @@ static void test_removing_while_listing_meets_every_name(void **state)
 	(void)state;
 	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
 	burst_start(f, &b, d.ino, FILES);
-	wait_until(burst_left(&b) == 0);
+	burst_end(&b);
 	while (removed < FILES) {
 		list_all(f, &l, d.ino, 50, true, 1);
 		assert_true(l.count > removed);
