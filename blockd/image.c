@@ -90,6 +90,8 @@ static int head_decode(struct wire_in *i, struct image_head *h)
 	h->cut = wire_get_u64(i);
 	h->mtime_ns = wire_get_i64(i);
 	h->version = wire_get_u64(i);
+	if (format > IMAGE_FORMAT)
+		return -EPROTONOSUPPORT;
 	if (i->bad || format != IMAGE_FORMAT || !image_log2_ok(h->block_log2) ||
 	    h->end > 1u << h->block_log2)
 		return -EBADMSG;

@@ -52,10 +52,18 @@ size_t index_state_encode(uint8_t *buf, const struct index_state *st)
 static int state_decode(const MDB_val *v, struct index_state *st)
 {
 	struct wire_in i;
+	uint8_t format;
 
-	wire_in_init(&i, v->mv_data, v->mv_size);
-	if (wire_get_u8(&i) != STATE_FORMAT)
+	/* Every format ends in a checksum of what is before it. */
+	if (v->mv_size < 5)
 		return -EBADMSG;
+	wire_in_init(&i, (const uint8_t *)v->mv_data + v->mv_size - 4, 4);
+	if (wire_get_u32(&i) != crc32c(0, v->mv_data, v->mv_size - 4))
+		return -EBADMSG;
+	wire_in_init(&i, v->mv_data, v->mv_size - 4);
+	format = wire_get_u8(&i);
+	if (format != STATE_FORMAT)
+		return format > STATE_FORMAT ? -EPROTONOSUPPORT : -EBADMSG;
 	st->tail_off = wire_get_u64(&i);
 	st->tail_seq = wire_get_u64(&i);
 	st->version = wire_get_u64(&i);
@@ -63,8 +71,6 @@ static int state_decode(const MDB_val *v, struct index_state *st)
 	st->session_max = wire_get_u64(&i);
 	st->store_id_hi = wire_get_u64(&i);
 	st->store_id_lo = wire_get_u64(&i);
-	if (wire_get_u32(&i) != crc32c(0, v->mv_data, STATE_SIZE - 4))
-		return -EBADMSG;
 	return wire_in_end(&i);
 }
 
@@ -98,26 +104,11 @@ static int env_open(const char *dir, uint64_t map_bytes, unsigned flags,
 	return 0;
 }
 
-/* LMDB maps the file; a page beyond its end would be a SIGBUS. */
-static int env_size_ok(MDB_env *env)
-{
-	MDB_envinfo info;
-	MDB_stat stat;
-	struct stat st;
-	int fd;
-
-	if (mdb_env_info(env, &info) != 0 || mdb_env_stat(env, &stat) != 0 ||
-	    mdb_env_get_fd(env, &fd) != 0 || fstat(fd, &st) != 0)
-		return -EIO;
-	if ((uint64_t)st.st_size < (info.me_last_pgno + 1) * stat.ms_psize)
-		return -EBADMSG;
-	return 0;
-}
-
 /* A transaction takes page numbers at the end of the file and may give them
  * back before it ends: those pages are never written, and the file would be
- * shorter than the last number says, as if it had been cut off. So it is made
- * longer (by a hole) than any transaction needs before each begins. */
+ * shorter than the last number says. LMDB maps it, and a page beyond its end
+ * would be a SIGBUS. So it is made longer (by a hole) than any transaction
+ * needs before each begins. */
 int index_lengthen(struct index *x)
 {
 	MDB_envinfo info;
@@ -227,8 +218,8 @@ int index_open(const char *dir, uint64_t map_bytes, bool read_only,
 	if (x == NULL)
 		goto out;
 	err = env_open(dir, map_bytes, read_only ? MDB_RDONLY : 0, &x->env);
-	if (err == 0)
-		err = env_size_ok(x->env);
+	if (err == 0 && !read_only)
+		err = index_lengthen(x);
 	if (err == 0)
 		err = open_txns(x, st);
 	if (err == 0) {

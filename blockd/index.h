@@ -33,9 +33,11 @@ struct index_state {
 int index_format(const char *dir, const struct index_state *st,
 		 uint64_t map_bytes);
 /* Reads everything in a child process, whose crash (LMDB trusts its file) is
- * an answer. 0, -EBADMSG with a sentence in @why, or -errno. */
+ * an answer. 0, -EBADMSG or -EPROTONOSUPPORT (from the future) with a sentence
+ * in @why, or -errno. */
 int index_probe(const char *dir, uint64_t map_bytes, char *why,
 		size_t why_size) must_check;
+/* Only of an index that index_probe() found good. */
 int index_open(const char *dir, uint64_t map_bytes, bool read_only,
 	       struct index **ret, struct index_state *st, char *why,
 	       size_t why_size) must_check;

@@ -14,6 +14,8 @@
 
 /* More than the pages of one transaction. */
 #define INDEX_AHEAD (256u << 20)
+/* No store that was written by any build lacks more pages at its end. */
+#define INDEX_SHORT_MAX (1u << 30)
 
 struct index {
 	MDB_env *env;

@@ -125,11 +125,10 @@ int jrec_peek(const void *p, uint64_t nonce, uint64_t max,
 	h->version = wire_get_u64(&i);
 	h->ino_max = wire_get_u64(&i);
 	h->session_max = wire_get_u64(&i);
-	if (magic != JREC_MAGIC || format != JREC_FORMAT || zero != 0 ||
-	    h->nonce != nonce || h->meta_len < JREC_HEADER_SIZE ||
-	    jrec_size(h) > max)
+	if (magic != JREC_MAGIC || zero != 0 || h->nonce != nonce ||
+	    h->meta_len < JREC_HEADER_SIZE || jrec_size(h) > max)
 		return -EBADMSG;
-	return 0;
+	return format == JREC_FORMAT ? 0 : -EPROTONOSUPPORT;
 }
 
 /* Every inline unit against its sum. */
@@ -158,15 +157,21 @@ static int units_check(const void *p, const struct jrec_header *h)
 	return n;
 }
 
-int jrec_check(const void *p, const struct jrec_header *h)
+int jrec_check_meta(const void *p, const struct jrec_header *h)
 {
 	const uint8_t *b = p;
 	struct wire_in i;
 
 	wire_in_init(&i, b + 4, 4);
-	if (wire_get_u32(&i) != crc32c(0, b + 8, h->meta_len - 8))
-		return -EBADMSG;
-	return units_check(p, h);
+	return wire_get_u32(&i) == crc32c(0, b + 8, h->meta_len - 8) ?
+		       0 : -EBADMSG;
+}
+
+int jrec_check(const void *p, const struct jrec_header *h)
+{
+	int err = jrec_check_meta(p, h);
+
+	return err != 0 ? err : units_check(p, h);
 }
 
 void jrec_iter_init(struct jrec_iter *it, const void *p,

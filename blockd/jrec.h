@@ -58,10 +58,13 @@ static inline uint64_t jrec_size(const struct jrec_header *h)
 }
 
 /* Reads a header alone (@p: JREC_HEADER_SIZE bytes). -EBADMSG when it is
- * none of this store. Lengths are plausible (<= @max) then, but nothing is
- * checked yet. */
+ * none of this store; -EPROTONOSUPPORT when it is of another format (magic,
+ * checksum, format, lengths, nonce and number stay where they are in all of
+ * them). Lengths are plausible (<= @max) else, but nothing is checked yet. */
 int jrec_peek(const void *p, uint64_t nonce, uint64_t max,
 	      struct jrec_header *h) must_check;
+/* Checks header and items of a record of any format. 0 or -EBADMSG. */
+int jrec_check_meta(const void *p, const struct jrec_header *h) must_check;
 /* Checks all of a record of @h. 0 or -EBADMSG. */
 int jrec_check(const void *p, const struct jrec_header *h) must_check;
 

@@ -51,6 +51,24 @@ static int window(struct replay *r, uint64_t off, uint64_t len,
 	return 0;
 }
 
+/* A record of another format is no end of the journal: what it says was
+ * acknowledged. A wrong format in a damaged one is. */
+static int record_foreign(struct replay *r, uint64_t off,
+			  const struct jrec_header *h)
+{
+	const uint8_t *p;
+	int err = window(r, off, jrec_size(h), &p);
+
+	if (err != 0)
+		return err;
+	if (jrec_check_meta(p, h) != 0)
+		return 0;
+	(void)snprintf(r->why, r->why_size, "%s/journal: record %llu is of "
+		       "another format than this program knows; run a newer "
+		       "hail-blockd", r->s->dir, (unsigned long long)h->seq);
+	return -EPROTONOSUPPORT;
+}
+
 /* 1: the wanted record is at @off and @*p; 0: it is not; -errno. */
 static int record_read(struct replay *r, uint64_t off, uint64_t seq,
 		       struct jrec_header *h, const uint8_t **p)
@@ -61,8 +79,10 @@ static int record_read(struct replay *r, uint64_t off, uint64_t seq,
 
 	if (err != 0)
 		return err;
-	if (jrec_peek(*p, s->super.nonce, u64_min(left, s->record_max), h) !=
-	    0 || h->seq != seq)
+	err = jrec_peek(*p, s->super.nonce, u64_min(left, s->record_max), h);
+	if (err == -EPROTONOSUPPORT && h->seq == seq)
+		return record_foreign(r, off, h);
+	if (err != 0 || h->seq != seq)
 		return 0;
 	err = window(r, off, jrec_size(h), p);
 	if (err != 0)
