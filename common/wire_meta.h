@@ -154,18 +154,23 @@ WIRE_MESSAGE(meta_unlink, META_UNLINK_FIELDS);
 	F(i64, ctime_ns)
 WIRE_MESSAGE(meta_unlink_reply, META_UNLINK_REPLY_FIELDS);
 
-/* @flags: RENAME_NOREPLACE, RENAME_EXCHANGE as in linux/fs.h. */
+/* @flags: RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT as in linux/fs.h.
+ * A whiteout, a character device 0/0 of @uid and @gid, takes the name that is
+ * moved away from. */
 #define META_RENAME_FIELDS(F)                                                 \
 	F(u64, parent)                                                        \
 	F(str, name)                                                          \
 	F(u64, newparent)                                                     \
 	F(str, newname)                                                       \
-	F(u32, flags)
+	F(u32, flags)                                                         \
+	F(u32, uid)                                                           \
+	F(u32, gid)
 WIRE_MESSAGE(meta_rename, META_RENAME_FIELDS);
 #define META_RENAME_REPLY_FIELDS(F)                                           \
 	F(u64, ino)      /* moved */                                          \
 	F(u64, replaced) /* inode that lost its name (or was exchanged); 0 */ \
-	F(u32, replaced_nlink)
+	F(u32, replaced_nlink)                                                \
+	F(u64, whiteout) /* inode that has the old name now; 0 */
 WIRE_MESSAGE(meta_rename_reply, META_RENAME_REPLY_FIELDS);
 
 #define META_LINK_FIELDS(F) F(u64, ino) F(u64, newparent) F(str, newname)

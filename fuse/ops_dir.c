@@ -96,10 +96,15 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		       fuse_ino_t newparent, const char *newname,
 		       unsigned int flags)
 {
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	struct core_rename p = {
+		.parent = parent, .name = name,
+		.newparent = newparent, .newname = newname,
+		.flags = flags, .uid = ctx->uid, .gid = ctx->gid,
+	};
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
-		core_rename(rr->rim->core, parent, name, newparent, newname,
-			    flags, rim_cb_err, rr);
+		core_rename(rr->rim->core, &p, rim_cb_err, rr);
 }
 
 static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,

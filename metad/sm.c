@@ -53,7 +53,7 @@ static const struct sm_op ops[OP_COUNT] = {
 			    sm_check_create, sm_run_create },
 	AT(META_UNLINK) = { OP_MUTATION, false, USUAL_CHANGES,
 			    sm_check_unlink, sm_run_unlink },
-	AT(META_RENAME) = { OP_MUTATION, false, USUAL_CHANGES,
+	AT(META_RENAME) = { OP_MUTATION, false, CREATE_CHANGES,
 			    sm_check_rename, sm_run_rename },
 	AT(META_LINK) = { OP_MUTATION, false, USUAL_CHANGES, sm_check_link,
 			  sm_run_link },

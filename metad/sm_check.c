@@ -170,13 +170,13 @@ int sm_check_unlink(const void *body, size_t len)
 
 int sm_check_rename(const void *body, size_t len)
 {
-	const uint32_t both = RENAME_NOREPLACE | RENAME_EXCHANGE;
+	const uint32_t moves = RENAME_NOREPLACE | RENAME_WHITEOUT;
 	struct meta_rename q;
 	int err = meta_rename_parse(body, len, &q);
 
 	if (err != 0)
 		return err;
-	if ((q.flags & ~both) != 0 || q.flags == both)
+	if ((q.flags & ~moves) != 0 && q.flags != RENAME_EXCHANGE)
 		return -EINVAL;
 	err = check_name(q.name);
 	return err != 0 ? err : check_name(q.newname);

@@ -63,6 +63,23 @@ static void inode_new(struct sm_ctx *x, const struct meta_create *c,
 		in->size = c->target.len;
 }
 
+int sm_inode_make(struct sm_ctx *x, const struct meta_create *c,
+		  const struct sm_inode *dir, struct sm_inode *in)
+{
+	struct sm *sm = x->sm;
+	int err;
+
+	if (sm->g.inode_count >= INODE_COUNT_MAX)
+		return -ENOSPC;
+	inode_new(x, c, dir, in);
+	err = inherit(x, dir, in, c->umask);
+	if (err != 0)
+		return err;
+	sm->g.next_ino++;
+	sm->g.inode_count++;
+	return 0;
+}
+
 static int reply(struct sm_ctx *x, const struct sm_inode *in, uint8_t existed)
 {
 	struct meta_create_reply r = { .existed = existed };
@@ -116,14 +133,11 @@ int sm_run_create(struct sm_ctx *x, const void *body, size_t len)
 	named = (c.flags & META_CREATE_TMPFILE) == 0;
 	if (named && sm_dirent_find(sm, c.parent, c.name, &d))
 		return create_existing(x, &c, d.ino);
-	if ((named && d.free == 0) || sm->g.inode_count >= INODE_COUNT_MAX)
+	if (named && d.free == 0)
 		return -ENOSPC;
-	inode_new(x, &c, &dir, &in);
-	err = inherit(x, &dir, &in, c.umask);
+	err = sm_inode_make(x, &c, &dir, &in);
 	if (err != 0)
 		return err;
-	sm->g.next_ino++;
-	sm->g.inode_count++;
 	if ((c.flags & META_CREATE_LEASE) != 0 && S_ISREG(in.mode))
 		(void)sm_lease_grant(x, &in); /* nobody can have it */
 	if (S_ISLNK(in.mode))

@@ -184,6 +184,10 @@ int sm_run_readdir(struct sm_ctx *x, const void *body, size_t len);
 
 /* ---- sm_create.c, sm_name.c, sm_rename.c ---- */
 int sm_run_create(struct sm_ctx *x, const void *body, size_t len);
+/* A new inode as @c says in @dir, as yet without a name and record: the caller
+ * writes both. 0, or -errno with nothing changed. */
+int sm_inode_make(struct sm_ctx *x, const struct meta_create *c,
+		  const struct sm_inode *dir, struct sm_inode *in);
 int sm_run_unlink(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_link(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_rename(struct sm_ctx *x, const void *body, size_t len);

@@ -12,6 +12,7 @@ struct move {
 	struct sm_dirent src, dst;
 	struct sm_inode in; /* what is moved */
 	struct sm_inode target; /* what has the new name, if @has_target */
+	struct sm_inode whiteout; /* takes the old name; ino 0: nothing does */
 	bool has_target;
 	bool same_dir;
 };
@@ -123,13 +124,36 @@ static void move_exchange(struct sm_ctx *x, struct move *m)
 	write_dirs(x, m);
 }
 
+/* The device that overlayfs takes for "removed here". Owner, group and ACL
+ * come about as with mknod(2). */
+static int move_whiteout(struct sm_ctx *x, struct move *m)
+{
+	const struct meta_create c = {
+		.mode = S_IFCHR, .uid = m->q.uid, .gid = m->q.gid,
+	};
+
+	return sm_inode_make(x, &c, &m->from, &m->whiteout);
+}
+
+/* The old name goes, or becomes the whiteout's. */
+static void move_away(struct sm_ctx *x, struct move *m)
+{
+	if (m->whiteout.ino == 0) {
+		sm_dirent_del(x->sm, m->q.parent, m->src.cookie);
+		m->from.entries--;
+		return;
+	}
+	sm_dirent_put(x->sm, m->q.parent, m->src.cookie, m->q.name,
+		      &m->whiteout);
+	sm_inode_put(x->sm, &m->whiteout);
+}
+
 static void move_replace(struct sm_ctx *x, struct move *m)
 {
 	const struct meta_rename *q = &m->q;
 	struct sm_inode *to = move_to(m);
 
-	sm_dirent_del(x->sm, q->parent, m->src.cookie);
-	m->from.entries--;
+	move_away(x, m);
 	if (m->has_target) {
 		to->nlink -= S_ISDIR(m->target.mode) ? 1 : 0;
 		sm_drop_link(x, &m->target);
@@ -148,7 +172,7 @@ static void move_replace(struct sm_ctx *x, struct move *m)
 int sm_run_rename(struct sm_ctx *x, const void *body, size_t len)
 {
 	struct meta_rename_reply r;
-	struct move m;
+	struct move m = { 0 };
 	bool same;
 	int err = meta_rename_parse(body, len, &m.q);
 
@@ -158,9 +182,14 @@ int sm_run_rename(struct sm_ctx *x, const void *body, size_t len)
 		err = move_check(x, &m);
 	if (err != 0)
 		return err;
-	r = (struct meta_rename_reply){ .ino = m.in.ino };
 	/* Two names of one inode: POSIX wants nothing done. */
 	same = m.has_target && m.target.ino == m.in.ino;
+	if (!same && (m.q.flags & RENAME_WHITEOUT) != 0)
+		err = move_whiteout(x, &m);
+	if (err != 0)
+		return err;
+	r = (struct meta_rename_reply){ .ino = m.in.ino,
+					.whiteout = m.whiteout.ino };
 	if (!same && (m.q.flags & RENAME_EXCHANGE) != 0)
 		move_exchange(x, &m);
 	else if (!same)

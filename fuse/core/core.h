@@ -118,9 +118,16 @@ void core_create_open(struct core *c, const struct core_create *p,
 		      struct core_file **file, core_attr_cb cb, void *arg);
 void core_unlink(struct core *c, uint64_t parent, const char *name, bool dir,
 		 core_cb cb, void *arg);
-void core_rename(struct core *c, uint64_t parent, const char *name,
-		 uint64_t newparent, const char *newname, uint32_t flags,
-		 core_cb cb, void *arg);
+struct core_rename {
+	uint64_t parent;
+	const char *name;
+	uint64_t newparent;
+	const char *newname;
+	uint32_t flags; /* of renameat2(2) */
+	uint32_t uid, gid; /* whose a whiteout is */
+};
+void core_rename(struct core *c, const struct core_rename *p, core_cb cb,
+		 void *arg);
 void core_link(struct core *c, uint64_t ino, uint64_t newparent,
 	       const char *newname, core_attr_cb cb, void *arg);
 

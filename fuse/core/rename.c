@@ -8,8 +8,7 @@
 
 struct rename_op {
 	struct core *c;
-	uint64_t parent, newparent;
-	uint32_t flags;
+	struct core_rename p; /* its names are those below */
 	core_cb cb;
 	void *arg;
 	char name[NAME_LEN_MAX + 1], newname[NAME_LEN_MAX + 1];
@@ -97,7 +96,7 @@ static void rename_take(struct meta_call *mc, const struct meta_rename *req,
 	if (r->replaced && !exchange)
 		inode_lost_name(c, r->replaced, r->replaced_nlink, mc);
 	name_cache_set(c, req->parent, req->name.p, req->name.len,
-		       exchange ? r->replaced : 0);
+		       exchange ? r->replaced : r->whiteout);
 	name_cache_set(c, req->newparent, req->newname.p, req->newname.len,
 		       r->ino);
 }
@@ -110,8 +109,8 @@ static void rename_known(struct core *c, const struct meta_rename *req,
 
 	if (req->flags & RENAME_EXCHANGE)
 		return; /* both names stay */
-	if (r && !r->replaced && (!in || in->attr.nlink != 1) &&
-	    !(in && S_ISDIR(in->attr.mode))) {
+	if (r && !r->replaced && !r->whiteout &&
+	    (!in || in->attr.nlink != 1) && !(in && S_ISDIR(in->attr.mode))) {
 		/* Were both names of one file, then nothing happened; metad
 		 * does not say. */
 		dir_known_gone(c, req->parent);
@@ -121,7 +120,7 @@ static void rename_known(struct core *c, const struct meta_rename *req,
 	if (!r || r->replaced)
 		dir_known_del(c, req->newparent, req->newname.p,
 			      req->newname.len);
-	if (r)
+	if (r && !r->whiteout)
 		dir_known_del(c, req->parent, req->name.p, req->name.len);
 }
 
@@ -147,11 +146,13 @@ static void rename_send(struct rename_op *op)
 {
 	struct core *c = op->c;
 	struct meta_rename r = {
-		.parent = op->parent,
+		.parent = op->p.parent,
 		.name = { op->name, (uint32_t)strlen(op->name) },
-		.newparent = op->newparent,
+		.newparent = op->p.newparent,
 		.newname = { op->newname, (uint32_t)strlen(op->newname) },
-		.flags = op->flags,
+		.flags = op->p.flags,
+		.uid = op->p.uid,
+		.gid = op->p.gid,
 	};
 	struct wire_out o;
 	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_RENAME,
@@ -167,8 +168,8 @@ static void rename_send(struct rename_op *op)
 	mc->u.cb = op->cb;
 	mc->u_arg = op->arg;
 	core_lock(c);
-	if (!(op->flags & RENAME_EXCHANGE))
-		dir_known_add(c, op->newparent, op->newname,
+	if (!(op->p.flags & RENAME_EXCHANGE))
+		dir_known_add(c, op->p.newparent, op->newname,
 			      strlen(op->newname));
 	free(op);
 	meta_call_queue(mc, &o);
@@ -215,23 +216,22 @@ static enum rename_first rename_first(const struct rename_op *op,
 	uint64_t target;
 
 	if (wb_clean(c) ||
-	    (op->flags & (RENAME_NOREPLACE | RENAME_EXCHANGE)))
+	    (op->p.flags & (RENAME_NOREPLACE | RENAME_EXCHANGE)))
 		return RENAME_NOTHING;
-	if (name_cache_get(c, op->newparent, op->newname, strlen(op->newname),
-			   &target) && target == 0)
+	if (name_cache_get(c, op->p.newparent, op->newname,
+			   strlen(op->newname), &target) && target == 0)
 		return RENAME_NOTHING;
-	if (!name_cache_get(c, op->parent, op->name, strlen(op->name), ino))
+	if (!name_cache_get(c, op->p.parent, op->name, strlen(op->name), ino))
 		return RENAME_LOOKUP;
 	in = *ino ? inode_find(c, *ino) : NULL;
 	return in && in->wb && !wb_inode_clean(in) ? RENAME_FLUSH :
 						     RENAME_NOTHING;
 }
 
-void core_rename(struct core *c, uint64_t parent, const char *name,
-		 uint64_t newparent, const char *newname, uint32_t flags,
-		 core_cb cb, void *arg)
+void core_rename(struct core *c, const struct core_rename *p, core_cb cb,
+		 void *arg)
 {
-	size_t len = strlen(name), newlen = strlen(newname);
+	size_t len = strlen(p->name), newlen = strlen(p->newname);
 	uint64_t ino = 0;
 
 	if (len > NAME_LEN_MAX || newlen > NAME_LEN_MAX) {
@@ -244,13 +244,13 @@ void core_rename(struct core *c, uint64_t parent, const char *name,
 		return;
 	}
 	op->c = c;
-	op->parent = parent;
-	op->newparent = newparent;
-	op->flags = flags;
+	op->p = *p;
 	op->cb = cb;
 	op->arg = arg;
-	memcpy(op->name, name, len);
-	memcpy(op->newname, newname, newlen);
+	memcpy(op->name, p->name, len);
+	memcpy(op->newname, p->newname, newlen);
+	op->p.name = op->name;
+	op->p.newname = op->newname;
 	core_lock(c);
 	c->count.renames++;
 	enum rename_first first = rename_first(op, &ino);
@@ -258,7 +258,7 @@ void core_rename(struct core *c, uint64_t parent, const char *name,
 	if (first == RENAME_FLUSH)
 		core_fsync(c, ino, true, rename_flushed, op);
 	else if (first == RENAME_LOOKUP)
-		core_lookup(c, parent, name, rename_looked_up, op);
+		core_lookup(c, p->parent, p->name, rename_looked_up, op);
 	else
 		rename_send(op);
 }

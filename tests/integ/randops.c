@@ -243,7 +243,7 @@ static void op_names(void)
 {
 	char a[64], b[64];
 	long r[2];
-	uint64_t kind = rnd(8);
+	uint64_t kind = rnd(9);
 	name_of(a, sizeof(a));
 	name_of(b, sizeof(b));
 	note("name op %lu %s %s", (unsigned long)kind, a, b);
@@ -271,6 +271,10 @@ static void op_names(void)
 		case 6:
 			r[i] = syscall(SYS_renameat2, d, a, d, b,
 				       RENAME_EXCHANGE);
+			break;
+		case 7:
+			r[i] = syscall(SYS_renameat2, d, a, d, b,
+				       RENAME_WHITEOUT);
 			break;
 		default:
 			r[i] = syscall(SYS_renameat2, d, a, d, b,

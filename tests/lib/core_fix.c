@@ -174,7 +174,10 @@ int op_rename(struct fix *f, uint64_t from, const char *name,
 		     uint64_t to, const char *newname, uint32_t flags)
 {
 	struct fix_call *k = fix_call_new();
-	core_rename(f->c, from, name, to, newname, flags, on_err, k);
+	struct core_rename p = { .parent = from, .name = name,
+				 .newparent = to, .newname = newname,
+				 .flags = flags };
+	core_rename(f->c, &p, on_err, k);
 	return fix_call_end(k, NULL);
 }
 

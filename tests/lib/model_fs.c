@@ -378,6 +378,16 @@ static int rename_refused(const struct model_inode *from,
 	return 0;
 }
 
+static int whiteout(struct model_fs *m, uint64_t dir, const char *name,
+		    int64_t now)
+{
+	struct model_create p = { .parent = dir, .name = name,
+				  .mode = S_IFCHR };
+	uint64_t ino;
+
+	return model_fs_create(m, &p, now, &ino);
+}
+
 int model_fs_rename(struct model_fs *m, uint64_t dir, const char *name,
 		    uint64_t newdir, const char *newname, uint32_t flags,
 		    int64_t now)
@@ -418,7 +428,7 @@ int model_fs_rename(struct model_fs *m, uint64_t dir, const char *name,
 	in->ctime = now;
 	if (old != NULL)
 		maybe_free(m, old);
-	return 0;
+	return (flags & RENAME_WHITEOUT) != 0 ? whiteout(m, dir, name, now) : 0;
 }
 
 int model_fs_list(const struct model_fs *m, uint64_t ino,

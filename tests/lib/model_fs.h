@@ -56,7 +56,7 @@ int model_fs_rmdir(struct model_fs *m, uint64_t dir, const char *name,
 		   int64_t now);
 int model_fs_link(struct model_fs *m, uint64_t ino, uint64_t dir,
 		  const char *name, int64_t now);
-/* @flags: RENAME_NOREPLACE or RENAME_EXCHANGE of linux/fs.h, or 0. */
+/* @flags: of renameat2(2); a whiteout belongs to root. */
 int model_fs_rename(struct model_fs *m, uint64_t dir, const char *name,
 		    uint64_t newdir, const char *newname, uint32_t flags,
 		    int64_t now);

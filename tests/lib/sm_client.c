@@ -262,7 +262,8 @@ int sm_client_rename(struct sm_client *c, uint64_t dir, const char *name,
 		     uint64_t newdir, const char *newname, uint32_t flags,
 		     struct meta_rename_reply *ret)
 {
-	struct meta_rename q = { dir, str(name), newdir, str(newname), flags };
+	struct meta_rename q = { dir, str(name), newdir, str(newname), flags,
+				 c->uid, c->gid };
 	struct wire_out o = begin(c, WIRE_OP_META_RENAME);
 	int err;
 

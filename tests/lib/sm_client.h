@@ -19,7 +19,7 @@ struct sm_client {
 	uint64_t seq_low;
 	bool keep_replies; /* else seq_low follows seq */
 	int64_t now; /* ns; grows by one second with each mutation */
-	uint32_t uid, gid, umask; /* of creates */
+	uint32_t uid, gid, umask; /* of creates and whiteouts */
 	struct sm_reply r; /* last reply */
 	struct meta_attr attr; /* last attributes */
 	bool existed; /* of the last create */

@@ -91,14 +91,15 @@ static int step_create(struct sm_scene *s)
 static int step_rename(struct sm_scene *s)
 {
 	static const uint32_t flags[] = { 0, 0, RENAME_NOREPLACE,
-					  RENAME_EXCHANGE };
+					  RENAME_EXCHANGE, RENAME_WHITEOUT };
 	uint64_t dir = any_dir(s), newdir = any_dir(s);
 	char name[8], newname[8];
 
 	(void)snprintf(name, sizeof(name), "%s", any_name(s));
 	(void)snprintf(newname, sizeof(newname), "%s", any_name(s));
 	return sm_client_rename(&s->c, dir, name, newdir, newname,
-				flags[sm_scene_below(s, 4)], NULL);
+				flags[sm_scene_below(s, array_count(flags))],
+				NULL);
 }
 
 static int step_xattr(struct sm_scene *s)

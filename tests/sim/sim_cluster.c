@@ -278,8 +278,12 @@ static struct sim_call *name_start(struct world *w, const struct name_op *o)
 	else if (o->kind == MKDIR)
 		core_create(w->x.c, &p, sim_on_attr, k);
 	else if (o->kind == RENAME)
-		core_rename(w->x.c, p.parent, p.name, w->dir_ino[o->dir2],
-			    name_of(o->name2), o->flags, sim_on_err, k);
+		core_rename(w->x.c,
+			    &(struct core_rename){
+				    .parent = p.parent, .name = p.name,
+				    .newparent = w->dir_ino[o->dir2],
+				    .newname = name_of(o->name2),
+				    .flags = o->flags }, sim_on_err, k);
 	else if (o->kind == LINK)
 		core_link(w->x.c, w->files[o->fid].ino, p.parent, p.name,
 			  sim_on_attr, k);

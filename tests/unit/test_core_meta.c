@@ -84,6 +84,12 @@ static void test_caches_follow_unlink_link_rename(void **state)
 	assert_int_equal(op_mkdir(f, d2.ino, "empty", NULL), 0);
 	assert_int_equal(op_rename(f, d1.ino, "a", d2.ino, "empty", 0), 0);
 	check_truth(f);
+	pause_ms(20);
+	assert_int_equal(op_rename(f, d2.ino, "a2", d1.ino, "w",
+				   RENAME_WHITEOUT), 0);
+	check_truth(f);
+	assert_int_equal(op_lookup(f, d2.ino, "a2", &a), 0);
+	assert_int_equal(a.mode, S_IFCHR);
 	assert_int_equal(op_unlink(f, ROOT_INO, "d2", true), -ENOTEMPTY);
 	assert_int_equal(op_unlink(f, d2.ino, "a2", false), 0);
 	assert_int_equal(op_unlink(f, d2.ino, "empty", true), 0);
@@ -427,6 +433,9 @@ static void names_agree(struct fix *f, const uint64_t *dirs, unsigned names)
 static void test_random_names_in_own_directories_agree_with_metad(void **state)
 {
 	enum { NAMES = 6, STEPS = 1500 };
+	static const uint32_t flags[] = {
+		RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT,
+		RENAME_WHITEOUT | RENAME_NOREPLACE };
 	struct fix *f = fix_new(0);
 	struct meta_attr d[3], a;
 	uint64_t dirs[3];
@@ -454,8 +463,7 @@ static void test_random_names_in_own_directories_agree_with_metad(void **state)
 			break;
 		case 3:
 			(void)op_rename(f, from, x, to, y,
-					r & 1 ? RENAME_EXCHANGE :
-						RENAME_NOREPLACE);
+					flags[r % array_count(flags)]);
 			break;
 		case 4:
 			if (op_lookup(f, from, x, &a) == 0)
@@ -702,7 +710,11 @@ static bool start_op(struct fix *f, unsigned which, uint64_t dir,
 		core_create_open(f->c, &p, file, on_attr, k);
 		break;
 	case 3:
-		core_rename(f->c, dir, "new", dir, "newer", 0, on_err, k);
+		core_rename(f->c, &(struct core_rename){ .parent = dir,
+							 .name = "new",
+							 .newparent = dir,
+							 .newname = "newer" },
+			    on_err, k);
 		break;
 	case 4:
 		core_unlink(f->c, dir, "newer", false, on_err, k);

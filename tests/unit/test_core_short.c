@@ -129,8 +129,11 @@ static void start_rename(struct storm *s)
 	char to[16];
 
 	snprintf(to, sizeof(to), "f%u", (unsigned)(s->o - s->file));
-	core_rename(s->d->f.c, ROOT_INO, s->name, ROOT_INO, to, 0, on_err,
-		    s->k);
+	core_rename(s->d->f.c,
+		    &(struct core_rename){ .parent = ROOT_INO,
+					   .name = s->name,
+					   .newparent = ROOT_INO,
+					   .newname = to }, on_err, s->k);
 }
 
 static bool on_entry(void *arg, const struct meta_dirent *e,

@@ -73,7 +73,11 @@ static void chain_start(struct fix *f, struct burst *b, unsigned count)
 		char from[16], to[16];
 		snprintf(from, sizeof(from), "n%u", i);
 		snprintf(to, sizeof(to), "n%u", i + 1);
-		core_rename(f->c, ROOT_INO, from, ROOT_INO, to, 0,
+		core_rename(f->c,
+			    &(struct core_rename){ .parent = ROOT_INO,
+						   .name = from,
+						   .newparent = ROOT_INO,
+						   .newname = to },
 			    on_burst_err, b);
 	}
 }
@@ -587,7 +591,11 @@ static void test_a_mount_that_is_torn_down_answers_everybody(void **state)
 	p.name = "y";
 	core_create_open(f->c, &p, &h, on_attr, k[2]);
 	core_unlink(f->c, ROOT_INO, "f", false, on_err, k[3]);
-	core_rename(f->c, ROOT_INO, "f", ROOT_INO, "g", 0, on_err, k[4]);
+	core_rename(f->c, &(struct core_rename){ .parent = ROOT_INO,
+						 .name = "f",
+						 .newparent = ROOT_INO,
+						 .newname = "g" }, on_err,
+		    k[4]);
 	core_lookup(f->c, ROOT_INO, "z", on_attr, k[5]);
 	core_readlink(f->c, a.ino, on_bytes, k[6]);
 	core_fsync_dir(f->c, ROOT_INO, on_err, k[7]);

@@ -139,7 +139,8 @@ static void bad_names_are_refused_everywhere(void **state)
 					 .mode = S_IFREG };
 		struct meta_unlink u = { ROOT, bad[i], 0 };
 		struct meta_link l = { 2, ROOT, bad[i] };
-		struct meta_rename q = { ROOT, { "a", 1 }, ROOT, bad[i], 0 };
+		struct meta_rename q = { ROOT, { "a", 1 }, ROOT, bad[i], 0, 0,
+					 0 };
 		uint8_t buf[128];
 		struct wire_out o;
 

@@ -277,17 +277,22 @@ static int op_link(struct world *w, int *want)
 static int op_rename(struct world *w, int *want)
 {
 	static const uint32_t flags[] = { 0, 0, 0, RENAME_NOREPLACE,
-					  RENAME_EXCHANGE };
+					  RENAME_EXCHANGE, RENAME_WHITEOUT,
+					  RENAME_WHITEOUT | RENAME_NOREPLACE };
 	uint64_t dir = any_dir(w);
 	uint64_t newdir = below(w, 2) == 0 ? dir : any_dir(w);
 	const char *name = any_name(w);
 	const char *newname = any_name(w);
 	uint32_t flag = flags[below(w, array_count(flags))];
-	int got = sm_client_rename(&w->c, dir, name, newdir, newname, flag,
-				   NULL);
+	struct meta_rename_reply r = { 0 };
+	int got;
 
+	w->c.uid = w->c.gid = 0;
+	got = sm_client_rename(&w->c, dir, name, newdir, newname, flag, &r);
 	*want = model_fs_rename(w->m, dir, name, newdir, newname, flag,
 				w->c.now);
+	if (r.whiteout != 0)
+		assert_int_equal(model_fs_hold(w->m, r.whiteout), 0);
 	return got;
 }
 

@@ -455,13 +455,70 @@ static void exchange_swaps_a_file_and_a_directory(void **state)
 					  &r), -ENOENT);
 }
 
+static uint64_t made_dir(struct sm_client *c, const char *name)
+{
+	assert_int_equal(sm_client_mkdir(c, ROOT, name), 0);
+	return c->attr.ino;
+}
+
+static void a_whiteout_takes_the_old_name(void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t a = made_dir(c, "a"), b = made_dir(c, "b");
+	uint64_t f = sm_client_file(c, a, "f") == 0 ? c->attr.ino : 0;
+	uint64_t count = sm_inode_count(c->sm);
+	struct meta_rename_reply r;
+
+	c->uid = 7;
+	c->gid = 8;
+	assert_int_equal(sm_client_rename(c, a, "f", b, "g", RENAME_WHITEOUT |
+					  RENAME_NOREPLACE, &r), 0);
+	assert_int_equal(r.ino, f);
+	assert_int_equal(r.replaced, 0);
+	assert_int_equal(sm_client_lookup(c, a, "f"), 0);
+	assert_int_equal(c->attr.ino, r.whiteout);
+	assert_int_equal(c->attr.mode, S_IFCHR);
+	assert_int_equal(c->attr.rdev, 0);
+	assert_int_equal(c->attr.uid, 7);
+	assert_int_equal(c->attr.gid, 8);
+	assert_int_equal(c->attr.nlink, 1);
+	assert_int_equal(sm_client_lookup(c, b, "g"), 0);
+	assert_int_equal(c->attr.ino, f);
+	assert_int_equal(sm_inode_count(c->sm), count + 1);
+	assert_int_equal(sm_client_rmdir(c, ROOT, "a"), -ENOTEMPTY);
+	assert_int_equal(sm_client_unlink(c, a, "f"), 0);
+	assert_int_equal(sm_client_rmdir(c, ROOT, "a"), 0);
+}
+
+static void no_whiteout_where_nothing_moves(void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t f = sm_client_file(c, ROOT, "f") == 0 ? c->attr.ino : 0;
+	uint64_t count = sm_inode_count(c->sm);
+	struct meta_rename_reply r;
+
+	assert_int_equal(sm_client_link(c, f, ROOT, "g"), 0);
+	assert_int_equal(sm_client_rename(c, ROOT, "f", ROOT, "g",
+					  RENAME_WHITEOUT, &r), 0);
+	assert_int_equal(r.whiteout, 0);
+	assert_int_equal(sm_client_rename(c, ROOT, "f", ROOT, "g",
+					  RENAME_WHITEOUT | RENAME_NOREPLACE,
+					  &r), -EEXIST);
+	assert_int_equal(sm_client_lookup(c, ROOT, "f"), 0);
+	assert_int_equal(c->attr.ino, f);
+	assert_int_equal(sm_inode_count(c->sm), count);
+}
+
 static void unknown_rename_flags_are_refused(void **state)
 {
 	struct sm_client *c = *state;
 
 	assert_int_equal(sm_client_file(c, ROOT, "a"), 0);
 	assert_int_equal(sm_client_rename(c, ROOT, "a", ROOT, "b",
-					  RENAME_WHITEOUT, NULL), -EINVAL);
+					  8, NULL), -EINVAL);
+	assert_int_equal(sm_client_rename(c, ROOT, "a", ROOT, "b",
+					  RENAME_WHITEOUT | RENAME_EXCHANGE,
+					  NULL), -EINVAL);
 	assert_int_equal(sm_client_rename(c, ROOT, "a", ROOT, "b",
 					  RENAME_NOREPLACE | RENAME_EXCHANGE,
 					  NULL), -EINVAL);
@@ -498,6 +555,8 @@ int main(void)
 		SM_TEST(rename_over_looks_at_types_and_emptiness),
 		SM_TEST(noreplace_leaves_what_is_there),
 		SM_TEST(exchange_swaps_a_file_and_a_directory),
+		SM_TEST(a_whiteout_takes_the_old_name),
+		SM_TEST(no_whiteout_where_nothing_moves),
 		SM_TEST(unknown_rename_flags_are_refused),
 	};
 

@@ -198,6 +198,46 @@ static void rename_flags(void)
 	CHECK_ERR(rename2("d", "d/x", RENAME_EXCHANGE), EINVAL);
 }
 
+static bool is_whiteout(const char *name)
+{
+	struct stat st = st_of(name);
+	return (st.st_mode & (S_IFMT | 07777)) == S_IFCHR &&
+	       st.st_rdev == makedev(0, 0) && st.st_nlink == 1 &&
+	       st.st_uid == geteuid();
+}
+
+static void rename_whiteout(void)
+{
+	mk("a", "A");
+	mk("b", "B");
+	ino_t a = st_of("a").st_ino;
+	CHECK_ERR(rename2("a", "b", RENAME_WHITEOUT | RENAME_EXCHANGE),
+		  EINVAL);
+	CHECK_ERR(rename2("a", "b", RENAME_WHITEOUT | RENAME_NOREPLACE),
+		  EEXIST);
+	CHECK(holds("a", "A") && holds("b", "B"));
+	CHECK(rename2("a", "b", RENAME_WHITEOUT) == 0);
+	CHECK(holds("b", "A") && st_of("b").st_ino == a && is_whiteout("a"));
+	CHECK_ERR(open("a", O_RDONLY), ENXIO);
+	CHECK_ERR(open("a", O_CREAT | O_EXCL | O_WRONLY, 0644), EEXIST);
+	CHECK(rename2("b", "c", RENAME_WHITEOUT | RENAME_NOREPLACE) == 0);
+	CHECK(holds("c", "A") && is_whiteout("b"));
+	CHECK(mkdir("d", 0755) == 0 && mkdir("e", 0755) == 0);
+	CHECK(chown("e", 0, 77) == 0 && chmod("e", 02755) == 0);
+	CHECK(mkdir("e/f", 0755) == 0);
+	CHECK(rename2("e/f", "d/f", RENAME_WHITEOUT) == 0);
+	CHECK(is_whiteout("e/f") && st_of("e/f").st_gid == 77);
+	CHECK(st_of("e").st_nlink == 2 && st_of("d").st_nlink == 3);
+	CHECK(rename2("a", "e/f", RENAME_WHITEOUT) == 0 && is_whiteout("a"));
+	CHECK_ERR(rmdir("e"), ENOTEMPTY);
+	CHECK(unlink("e/f") == 0 && rmdir("e") == 0 && unlink("a") == 0);
+	CHECK_ERR(rename2("none", "x", RENAME_WHITEOUT), ENOENT);
+	CHECK(link("c", "l") == 0);
+	CHECK(rename2("c", "l", RENAME_WHITEOUT) == 0 && holds("c", "A"));
+	CHECK(rename2("l", "m", RENAME_WHITEOUT) == 0 && is_whiteout("l"));
+	CHECK(st_of("l").st_ino != st_of("b").st_ino);
+}
+
 static void unlinked_stays_usable(void)
 {
 	char buf[8] = { 0 };
@@ -444,6 +484,7 @@ const struct posix_case posix_names[] = {
 	{ "rename of one link onto another does nothing",
 	  rename_to_own_link_is_nothing, false },
 	{ "RENAME_NOREPLACE and RENAME_EXCHANGE", rename_flags, false },
+	{ "RENAME_WHITEOUT leaves a device 0/0", rename_whiteout, true },
 	{ "a removed working directory still has attributes",
 	  removed_cwd_has_attributes, false },
 	{ "O_PATH keeps an unlinked file", opath_keeps_an_unlinked_file,
