@@ -225,7 +225,7 @@ static void floor_ext4(const char *what, uint32_t len, unsigned count)
 	char path[128];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/floor", x.dir);
+	snprintf(path, sizeof(path), "%s/floor", x.child.dir);
 	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	for (unsigned i = 0; i < count; i++) {
 		double start = now_us();
@@ -281,7 +281,7 @@ static void stream_ext4(bool write_it, unsigned blocks)
 	char path[128];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/stream", x.dir);
+	snprintf(path, sizeof(path), "%s/stream", x.child.dir);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (!write_it)
 		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -320,7 +320,7 @@ int main(int argc, char **argv)
 	run_start(&x, getenv("NO_SPIN") ? (const char *const[]){ "--journal",
 		  "128m", "--spin", "0", NULL } : args);
 	if (rpc_net_new(&id, &net) < 0 ||
-	    rpc_peer_new(net, "127.0.0.1", x.port, &ops, NULL, &peer) < 0)
+	    rpc_peer_new(net, "127.0.0.1", x.child.port, &ops, NULL, &peer) < 0)
 		abort();
 	/* BENCH_STREAM=1: only the streams, longer. */
 	for (int round = 0; round < (getenv("BENCH_STREAM") ? 0 : 2);

@@ -1,4 +1,6 @@
 #!/bin/bash
 # hail-blockd alone, against peers that are old, dead, wrong or greedy.
 . "$(dirname "$0")/lib.sh"
-BIN=$BIN "$TST/integ/blockd_rim"
+for part in ops life sessions peers; do
+	BIN=$BIN TEST_DIR=$T "$TST/integ/blockd_$part"
+done

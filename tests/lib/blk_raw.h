@@ -37,6 +37,16 @@ int raw_hello(struct blk_raw *r, uint8_t role, uint64_t session,
  * bytes for the answer's data. */
 int raw_call(struct blk_raw *r, uint16_t op, const void *body, size_t body_len,
 	     const void *data, size_t data_len, struct frame **answer);
+/* The same; the body is a struct @type of the fields that follow. */
+#define RAW_CALL(r, op, type, answer, ...)                                    \
+	({                                                                    \
+		struct type m_ = __VA_ARGS__;                                 \
+		uint8_t b_[256];                                              \
+		struct wire_out o_;                                           \
+		wire_out_init(&o_, b_, sizeof(b_));                           \
+		type##_encode(&o_, &m_);                                      \
+		raw_call(r, op, b_, o_.len, NULL, 0, answer);                 \
+	})
 
 /* The usual ones; blocks of 1 MiB. Sums of what is read are checked. */
 uint64_t raw_write_begin(struct blk_raw *r, uint64_t ino, uint64_t index,

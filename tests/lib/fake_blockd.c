@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/crc32c.h"
@@ -12,6 +11,7 @@
 #include "common/status.h"
 #include "common/wire_meta.h"
 #include "tests/lib/blk_raw.h"
+#include "tests/lib/tap.h"
 
 #define CONNS_MAX 8
 #define BEAT_MS 100
@@ -52,13 +52,6 @@ static noreturn_fn void die(const char *what)
 {
 	fprintf(stderr, "fake_blockd: %s: %s\n", what, strerror(errno));
 	abort();
-}
-
-static void sleep_ms(long ms)
-{
-	struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
-
-	nanosleep(&ts, NULL);
 }
 
 /* ---- answers ---- */

@@ -1,0 +1,147 @@
+/* Goal: a backup of the real hail-metad brings everything back, or is refused.
+ * Method: the program as a child, the backup taken as hailctl does, restored
+ * to an empty directory; TAP.
+ *
+ * usage: metad_backup [NAME...]	(run from the top, or with BIN=)
+ */
+#include "tests/lib/metad_client.h"
+
+#include <sys/stat.h>
+
+#include "common/wire_admin.h"
+#include "tests/lib/tap.h"
+
+static void take_backup(struct metad_run *x, const char *path)
+{
+	struct admin_backup_reply m = { .handle = 0 };
+	struct blk_raw r;
+	struct frame *f;
+	uint8_t b[32];
+	uint64_t off = 0;
+	FILE *out = fopen(path, "w");
+
+	CHECK(out != NULL);
+	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, 1, 0), 0);
+	do {
+		size_t len = METAD_BODY(b, admin_backup,
+					{ .handle = m.handle, .off = off });
+
+		if (raw_call(&r, WIRE_OP_ADMIN_BACKUP, b, len, NULL, 0, &f)) {
+			CHECK(!"backup");
+			break;
+		}
+		CHECK_EQ(admin_backup_reply_parse(f->body, f->h.body_len, &m),
+			 0);
+		CHECK_EQ(fwrite(m.piece.p, 1, m.piece.len, out), m.piece.len);
+		off += m.piece.len;
+		frame_free(f);
+	} while (off < m.total);
+	CHECK_EQ(off, m.total);
+	raw_close(&r);
+	CHECK_EQ(fclose(out), 0);
+}
+
+static void a_backup_brings_everything_back(struct metad_run *x)
+{
+	struct metad_client c, d;
+	char backup[128], data[128], name[32], *before, *after;
+	const char *args[] = { "--restore", backup, "--data", data, NULL };
+	const char *again[] = { "--data", data, NULL };
+	uint64_t last;
+	unsigned i;
+
+	snprintf(backup, sizeof(backup), "%s/backup", x->child.dir);
+	snprintf(data, sizeof(data), "%s/restored", x->child.dir);
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 1);
+	metad_run_blockd(x, 1, 12, 1);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	for (i = 0; i < 2000; i++) {
+		snprintf(name, sizeof(name), "name-%u", i);
+		c.seq_low = c.seq + 1;
+		CHECK_EQ(metad_client_create(&c, ROOT_INO, name, 0), 0);
+	}
+	before = metad_client_list(&c, ROOT_INO);
+	take_backup(x, backup);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "later", 0), 0);
+	last = c.attr.ino;
+	metad_run_blockd_end(x, 0);
+	metad_run_blockd_end(x, 1);
+	child_term(&x->child);
+	/* Clients are let in when all block daemons have spoken. */
+	metad_run_start(x, args);
+	metad_run_blockd(x, 0, 11, 5);
+	CHECK_EQ(metad_client_open(x, &d, 1), -ECONNRESET);
+	metad_client_fini(&d);
+	/* Also after another start. */
+	child_kill9(&x->child);
+	metad_run_start(x, again);
+	CHECK_EQ(metad_client_open(x, &d, 1), -ECONNRESET);
+	metad_client_fini(&d);
+	metad_run_blockd(x, 1, 12, 5);
+	while (metad_client_open(x, &d, 1) < 0) {
+		metad_client_fini(&d);
+		sleep_ms(20);
+	}
+	CHECK(d.session >= 20 + 1000);
+	after = metad_client_list(&d, ROOT_INO);
+	CHECK(strcmp(before, after) == 0);
+	CHECK_EQ(metad_client_create(&d, ROOT_INO, "new", 0), 0);
+	CHECK(d.attr.ino > last && d.attr.ino >= 200 + 1000000);
+	CHECK_EQ(metad_client_sync(&d), 0);
+	child_kill9(&x->child);
+	metad_run_start(x, again);
+	CHECK_EQ(metad_client_reconnect(&d), 0);
+	CHECK_EQ(metad_client_lookup(&d, ROOT_INO, "new"), 0);
+	/* Not over something that is there. */
+	child_term(&x->child);
+	CHECK_EQ(metad_run_to_end(x, args), 3);
+	CHECK(child_log_has(&x->child,
+			    "--restore needs an empty data directory"));
+	free(before);
+	free(after);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+}
+
+static void a_damaged_backup_is_refused(struct metad_run *x)
+{
+	char backup[128], data[128];
+	const char *args[] = { "--restore", backup, "--data", data, NULL };
+	struct metad_client c;
+	struct stat st;
+
+	snprintf(backup, sizeof(backup), "%s/backup", x->child.dir);
+	snprintf(data, sizeof(data), "%s/restored", x->child.dir);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
+	take_backup(x, backup);
+	child_term(&x->child);
+	CHECK_EQ(stat(backup, &st), 0);
+	child_flip(backup, st.st_size / 2);
+	CHECK_EQ(metad_run_to_end(x, args), 3);
+	CHECK(child_log_has(&x->child,
+			    "is no backup of hail-metad, or damaged"));
+	/* It left nothing that would be taken for metadata. */
+	child_flip(backup, st.st_size / 2);
+	CHECK_EQ(metad_run_to_end(x, args), 3);
+	CHECK(child_log_has(&x->child,
+			    "--restore needs an empty data directory"));
+	args[0] = "--data";
+	args[1] = data;
+	args[2] = NULL;
+	CHECK_EQ(metad_run_to_end(x, args), 3);
+	CHECK(child_log_has(&x->child, "was cut off"));
+	metad_client_fini(&c);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct metad_test tests[] = {
+		METAD_TEST(a_backup_brings_everything_back, 2),
+		METAD_TEST(a_damaged_backup_is_refused, 0),
+	};
+
+	return metad_tests_run(argc, argv, tests, array_count(tests));
+}

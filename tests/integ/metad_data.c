@@ -1,0 +1,286 @@
+/* Goal: the real hail-metad starts from no data directory that is damaged or
+ * another's, and stops with a reason, losing nothing, when the disk is full.
+ * Method: the program as a child, bits of its files turned over, a small
+ * tmpfs; TAP.
+ *
+ * usage: metad_data [NAME...]	(run from the top, or with BIN=)
+ */
+#include "tests/lib/metad_client.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "tests/lib/tap.h"
+
+/* The first file of the log whose name begins so. */
+static bool find_raft_file(struct metad_run *x, const char *prefix,
+			   const char *not_suffix, char *path, size_t size)
+{
+	const struct dirent *e;
+	char dir[128];
+	bool found = false;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%s/data/raft", x->child.dir);
+	d = opendir(dir);
+	while (d && !found && (e = readdir(d))) {
+		size_t len = strlen(e->d_name), cut = strlen(not_suffix);
+
+		if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
+		    (cut && len > cut &&
+		     strcmp(e->d_name + len - cut, not_suffix) == 0))
+			continue;
+		snprintf(path, size, "%s/%s", dir, e->d_name);
+		found = true;
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static void a_damaged_log_is_refused(struct metad_run *x)
+{
+	struct metad_client c;
+	struct stat st;
+	char path[512], name[16];
+	unsigned i;
+
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	for (i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		CHECK_EQ(metad_client_create(&c, ROOT_INO, name, 0), 0);
+	}
+	CHECK_EQ(child_term(&x->child), 0);
+	CHECK(find_raft_file(x, "0000000000000002-", "", path, sizeof(path)));
+	CHECK_EQ(stat(path, &st), 0);
+	child_flip(path, st.st_size / 2);
+	CHECK_EQ(metad_run_to_end(x, NULL), 3);
+	CHECK(child_log_has(&x->child, "cannot be loaded"));
+	/* Nothing was set aside: repaired, it is all there. */
+	child_flip(path, st.st_size / 2);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, "f99"), 0);
+	metad_client_fini(&c);
+}
+
+/* libraft would take it for an unfinished write and forget what follows. */
+static void a_damaged_open_segment_is_refused(struct metad_run *x)
+{
+	struct metad_client c;
+	char path[512], copy[600], name[16];
+	unsigned i;
+
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	for (i = 0; i < 60; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		c.seq_low = c.seq + 1;
+		CHECK_EQ(metad_client_create(&c, ROOT_INO, name, 0), 0);
+		CHECK_EQ(metad_client_sync(&c), 0);
+	}
+	child_kill9(&x->child);
+	snprintf(path, sizeof(path), "%s/data/raft/open-1", x->child.dir);
+	child_flip(path, 5000);
+	CHECK_EQ(metad_run_to_end(x, NULL), 3);
+	CHECK(child_log_has(&x->child, "is damaged near its end"));
+	/* Again, and still the same: nothing was lost by trying. */
+	CHECK_EQ(metad_run_to_end(x, NULL), 3);
+	snprintf(copy, sizeof(copy), "%s/data/unclean/open-1", x->child.dir);
+	CHECK_EQ(access(copy, R_OK), 0);
+	metad_client_fini(&c);
+}
+
+static void a_damaged_snapshot_is_refused(struct metad_run *x)
+{
+	static const char *const args[] = { "--snapshot-bytes", "16k", NULL };
+	struct metad_client c;
+	struct stat st;
+	char path[512], name[16];
+	unsigned i;
+
+	metad_run_start(x, args);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	for (i = 0; i < 400; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		c.seq_low = c.seq + 1;
+		CHECK_EQ(metad_client_create(&c, ROOT_INO, name, 0), 0);
+	}
+	CHECK_EQ(metad_client_sync(&c), 0);
+	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATS, "snapshots") >=
+		   1);
+	CHECK_EQ(child_term(&x->child), 0);
+	while (find_raft_file(x, "snapshot-", ".meta", path, sizeof(path))) {
+		CHECK_EQ(stat(path, &st), 0);
+		child_flip(path, st.st_size / 2);
+		if (metad_run_to_end(x, args) == 3)
+			break;
+		CHECK(!"started from a damaged snapshot");
+		break;
+	}
+	CHECK(child_log_has(&x->child, "are damaged"));
+	metad_client_fini(&c);
+}
+
+static void write_id(struct metad_run *x, const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/data/metad.id", x->child.dir);
+	f = fopen(path, "w");
+	CHECK(f != NULL);
+	CHECK(fputs(text, f) >= 0);
+	CHECK_EQ(fclose(f), 0);
+}
+
+static void foreign_data_is_refused(struct metad_run *x)
+{
+	char path[128];
+
+	metad_run_start(x, NULL);
+	CHECK_EQ(child_term(&x->child), 0);
+	write_id(x, "hailfs-metad 1\ncluster 0x0000000000000099\nid 1\n"
+		    "state ok\n");
+	CHECK_EQ(metad_run_to_end(x, NULL), 3);
+	CHECK(child_log_has(&x->child, "belongs to metad 1 of cluster"));
+	write_id(x, "hailfs-metad 2\nanything\n");
+	CHECK_EQ(metad_run_to_end(x, NULL), 3);
+	CHECK(child_log_has(&x->child, "by a later version of hail-metad"));
+	write_id(x, "x");
+	CHECK_EQ(metad_run_to_end(x, NULL), 3);
+	CHECK(child_log_has(&x->child, "metad.id is damaged"));
+	/* A directory with other things in it is left alone. */
+	snprintf(path, sizeof(path), "%s/data/metad.id", x->child.dir);
+	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(metad_run_to_end(x, NULL), 3);
+	CHECK(child_log_has(&x->child, "is not empty and holds no metadata"));
+}
+
+static void a_full_disk_stops_it_with_a_reason(struct metad_run *x)
+{
+	const char *args[] = { "--snapshot-bytes", "1t", NULL };
+	struct metad_client c;
+	char data[128], name[300];
+	unsigned i, synced = 0;
+
+	if (geteuid() != 0) {
+		printf("# needs root\n");
+		return;
+	}
+	snprintf(data, sizeof(data), "%s/data", x->child.dir);
+	CHECK_EQ(mkdir(data, 0700), 0);
+	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=40m"), 0);
+	metad_run_start(x, args);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	for (i = 0; i < 400000; i++) {
+		snprintf(name, sizeof(name), "%06u%0200u", i, i);
+		c.seq_low = c.seq + 1;
+		if (metad_client_create(&c, ROOT_INO, name, 0) < 0)
+			break;
+		if (i % 500 == 499) {
+			if (metad_client_sync(&c) < 0)
+				break;
+			synced = i;
+		}
+	}
+	CHECK(i < 400000);
+	CHECK_EQ(child_wait(&x->child), 3);
+	CHECK(child_log_has(&x->child, "the disk is full"));
+	/* With room it goes on, and what was durable is there. */
+	CHECK_EQ(mount("none", data, "tmpfs", MS_REMOUNT, "size=200m"), 0);
+	metad_run_start(x, args);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	snprintf(name, sizeof(name), "%06u%0200u", synced, synced);
+	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, name), 0);
+	metad_client_fini(&c);
+	child_kill9(&x->child);
+	CHECK_EQ(umount(data), 0);
+}
+
+/* Bytes the log has on the disk in segments it writes or will write. */
+static uint64_t open_segment_bytes(struct metad_run *x)
+{
+	const struct dirent *e;
+	uint64_t bytes = 0;
+	char path[400];
+	struct stat st;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/data/raft", x->child.dir);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/data/raft/%s", x->child.dir,
+			 e->d_name);
+		if (strncmp(e->d_name, "open-", 5) == 0 && stat(path, &st) == 0)
+			bytes += (uint64_t)st.st_blocks * 512;
+	}
+	if (d)
+		closedir(d);
+	return bytes;
+}
+
+/* The log has room in its segments, the snapshot has none on the disk. */
+static void a_snapshot_that_does_not_fit_is_tried_again(struct metad_run *x)
+{
+	const char *never[] = { "--snapshot-bytes", "1t", NULL };
+	const char *soon[] = { "--snapshot-bytes", "8m", NULL };
+	const uint64_t segment = 8 << 20; /* libraft's; it keeps two ready */
+	char data[128], path[160];
+	struct metad_client c;
+	struct statvfs vfs;
+	int fd;
+
+	if (geteuid() != 0) {
+		printf("# needs root\n");
+		return;
+	}
+	snprintf(data, sizeof(data), "%s/data", x->child.dir);
+	CHECK_EQ(mkdir(data, 0700), 0);
+	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=150m"), 0);
+	metad_run_start(x, never);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_create_long(&c, 'a', 20000);
+	child_kill9(&x->child);
+	metad_run_start(x, soon);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	metad_client_create_long(&c, 'b', 1);
+	EVENTUALLY(open_segment_bytes(x) >= 3 * segment);
+	snprintf(path, sizeof(path), "%s/ballast", data);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && statvfs(data, &vfs) == 0);
+	CHECK_EQ(posix_fallocate(fd, 0, ((off_t)vfs.f_bavail - 64) *
+						(off_t)vfs.f_frsize), 0);
+	metad_client_create_long(&c, 'c', 12000);
+	EVENTUALLY(child_log_has(&x->child, "event=snapshot-failed"));
+	CHECK(child_log_has(&x->child, "error=\"the disk is full"));
+	/* Service went on; with room it is tried again. */
+	metad_client_create_long(&c, 'd', 1);
+	CHECK_EQ(close(fd), 0);
+	CHECK_EQ(unlink(path), 0);
+	metad_client_create_long(&c, 'e', 10000);
+	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATS, "snapshots") >=
+		   1);
+	metad_client_fini(&c);
+	child_kill9(&x->child);
+	CHECK_EQ(umount(data), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct metad_test tests[] = {
+		METAD_TEST(a_damaged_log_is_refused, 0),
+		METAD_TEST(a_damaged_open_segment_is_refused, 0),
+		METAD_TEST(a_damaged_snapshot_is_refused, 0),
+		METAD_TEST(foreign_data_is_refused, 0),
+		METAD_TEST(a_full_disk_stops_it_with_a_reason, 0),
+		METAD_TEST(a_snapshot_that_does_not_fit_is_tried_again, 0),
+	};
+
+	return metad_tests_run(argc, argv, tests, array_count(tests));
+}
