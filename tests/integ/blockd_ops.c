@@ -144,18 +144,19 @@ static void counters_are_served(struct blockd_run *x)
 {
 	static const char get[] = "GET /metrics HTTP/1.0\r\n\r\n";
 	const char *args[] = { "--metrics-port", NULL, NULL };
+	uint16_t metrics_port = child_free_port();
 	char port[16], text[65536];
 	struct blk_raw r, http;
 	struct frame *f;
 	size_t len = 0;
 	ssize_t n;
 
-	snprintf(port, sizeof(port), "%u", x->child.port + 1u);
+	snprintf(port, sizeof(port), "%u", metrics_port);
 	args[1] = port;
 	run_start(x, args);
 	run_client(x, &r, 1, 1);
 	CHECK_EQ(raw_write(&r, 5, 0, 0, "x", 1, SYNC), 0);
-	CHECK(raw_connect(&http, (uint16_t)(x->child.port + 1), 0));
+	CHECK(raw_connect(&http, metrics_port, 0));
 	CHECK_EQ(write(http.fd, get, strlen(get)), (ssize_t)strlen(get));
 	while ((n = read(http.fd, text + len, sizeof(text) - len - 1)) > 0)
 		len += (size_t)n;

@@ -16,7 +16,7 @@ static noreturn_fn void die(const char *what)
 	abort();
 }
 
-static uint16_t free_port(void)
+uint16_t child_free_port(void)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET,
 				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -38,7 +38,7 @@ void child_init(struct child *x, const char *name)
 	snprintf(x->dir, sizeof(x->dir), "%s/%s.XXXXXX", base, name);
 	if (!mkdtemp(x->dir))
 		die("mkdtemp");
-	x->port = free_port();
+	x->port = child_free_port();
 }
 
 void child_fini(struct child *x)

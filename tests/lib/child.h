@@ -17,7 +17,7 @@
 
 struct child {
 	char dir[64];
-	uint16_t port; /* free on loopback */
+	uint16_t port; /* of child_free_port() */
 	pid_t pid; /* 0: not running */
 	void (*before_exec)(void); /* in the child; NULL: nothing */
 };
@@ -40,6 +40,8 @@ void child_kill9(struct child *x);
 int child_term(struct child *x); /* SIGTERM, then as child_wait() */
 bool child_log_has(const struct child *x, const char *text);
 
+/* On loopback; another process may take it before it is used. */
+uint16_t child_free_port(void);
 /* A byte of a file as a bad disk would have it; again: as it was. */
 void child_flip(const char *path, off_t off);
 
