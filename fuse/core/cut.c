@@ -286,8 +286,8 @@ static void units_told(struct meta_call *mc, int err, const uint8_t *body,
 }
 
 /* metad must count the units before the cut takes some of them away: a count
- * does not go below zero. Without memory it is told later, as usual. Lock
- * held. */
+ * does not go below zero. Without memory they are told behind it, and then the
+ * daemons are asked for the count. Lock held. */
 static void units_send(struct core *c, struct core_inode *in)
 {
 	struct meta_setattr s = {
@@ -302,8 +302,10 @@ static void units_send(struct core *c, struct core_inode *in)
 	if (in->units_delta == 0)
 		return;
 	mc = meta_call_new(c, WIRE_OP_META_SETATTR, meta_setattr_size(&s), &w);
-	if (!mc)
+	if (!mc) {
+		in->units_unsure = true;
 		return;
+	}
 	meta_setattr_encode(&w, &s);
 	mc->done = units_told;
 	in->units_delta = 0;

@@ -189,10 +189,64 @@ static void test_operations_fail_cleanly_without_memory(void **state)
 	free(s.got);
 }
 
+static uint64_t units_held(struct dfix *d, uint64_t ino)
+{
+	uint64_t units = 0;
+
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		units += mini_blockd_units(d->b[i], ino);
+	return units;
+}
+
+static bool units_agree(struct dfix *d, const char *name, uint64_t ino)
+{
+	struct meta_attr a;
+
+	return mini_metad_lookup(d->f.m, ROOT_INO, name, &a) == 0 &&
+	       a.units == units_held(d, ino);
+}
+
+/* A truncate that could not tell metad before it what the file has: metad's
+ * count would stop at zero and then be too high. */
+static void test_blocks_are_right_after_a_truncate_without_memory(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	unsigned hit = 1;
+
+	(void)state;
+	for (unsigned nth = 1; hit; nth++) {
+		struct core_file *f;
+		struct fix_call *k;
+		char name[16];
+		uint64_t ino;
+		int err;
+
+		snprintf(name, sizeof(name), "f%u", nth);
+		f = d_create(d, name);
+		ino = core_file_ino(f);
+		assert_int_equal(d_fallocate(d, f, 0, 0, 3 * MIB), 0);
+		assert_int_equal(units_held(d, ino), 768);
+		k = fix_call_new();
+		fail_malloc_at(nth);
+		core_truncate(d->f.c, ino, MIB, false, on_attr, k);
+		hit = fail_malloc_hit();
+		err = fix_call_end(k, NULL);
+		assert_true(err == 0 || (hit && err == -ENOMEM));
+		assert_int_equal(d_fsync(d, f), 0);
+		d_close(d, f);
+		wait_until(units_agree(d, name, ino));
+		assert_int_equal(units_held(d, ino), err ? 768 : 256);
+	}
+	dfix_stop(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_operations_fail_cleanly_without_memory),
+		cmocka_unit_test(
+			test_blocks_are_right_after_a_truncate_without_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
