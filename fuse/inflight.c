@@ -5,7 +5,10 @@
  * that would be for ever. So who waits longer than a second is looked at every
  * half second, and a killed one gets its answer (EINTR) from here; what the
  * core says later finds nobody. Only SIGKILL counts: a signal that a program
- * handles must not end its fsync.
+ * handles must not end its fsync. Who waits in the kernel can be found there:
+ * the kernel's own writing back (without a pid) and what a process that has
+ * ended left behind are waited for by nobody who could be killed, and an error
+ * would be taken for lost pages.
  */
 #include "fuse/rim.h"
 

@@ -110,10 +110,13 @@ bool rim_signalled(pid_t pid, bool kill)
 {
 	char path[48], line[128];
 	uint64_t pending = 0, blocked = 0;
+
+	if (pid <= 0)
+		return false;
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	FILE *f = fopen(path, "re");
 	if (!f)
-		return true;
+		return !kill;
 	while (fgets(line, sizeof(line), f)) {
 		if (strncmp(line, "SigPnd:", 7) == 0 ||
 		    strncmp(line, "ShdPnd:", 7) == 0)

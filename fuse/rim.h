@@ -71,8 +71,10 @@ void rim_cb_err(void *arg, int err);
 void rim_cb_entry(void *arg, int err, const struct meta_attr *a);
 void rim_cb_attr(void *arg, int err, const struct meta_attr *a);
 
-/* Has the thread a signal pending that it does not block (@kill: SIGKILL),
- * or is it gone? */
+/* Has the thread a signal pending that it does not block, or is it gone?
+ * @kill: has it been killed? One that is gone does not wait. A request without
+ * a process (pid 0: the kernel's writing back, or another pid namespace's) has
+ * neither. */
 bool rim_signalled(pid_t pid, bool kill);
 
 /* Does the caller lack CAP_FSETID (so that set-id bits must go)? Asks /proc
