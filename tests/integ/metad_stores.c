@@ -12,6 +12,16 @@
 
 #define SOON_MS 300 /* nothing came: it waits */
 
+static uint64_t cuts_pending(struct metad_run *x)
+{
+	return metad_admin_number(x, WIRE_OP_ADMIN_STATUS, "cuts_pending");
+}
+
+static uint64_t purge_pending(struct metad_run *x)
+{
+	return metad_admin_number(x, WIRE_OP_ADMIN_STATUS, "purge_pending");
+}
+
 static void another_or_older_store_is_lost(struct metad_run *x)
 {
 	char *text;
@@ -74,14 +84,12 @@ static void a_lost_store_is_waited_for(struct metad_run *x)
 	CHECK_EQ(metad_client_give_back(&c, gone, META_RETURN_ORPHAN |
 						META_RETURN_LEASE), 0);
 	EVENTUALLY(fake_blockd_purged(x->blockd[1], gone) == 1);
-	CHECK_EQ(metad_admin_number(x, WIRE_OP_ADMIN_STATUS, "purge_pending"),
-		 1);
+	CHECK_EQ(purge_pending(x), 1);
 	metad_client_replace_begin(x, &d);
 	/* Its lease delays the fence, then the end is asked for. */
 	EVENTUALLY(fake_blockd_calls(x->blockd[1], WIRE_OP_BLK_END) == 1);
 	CHECK(raw_recv(&d.r, SOON_MS) == NULL);
-	CHECK_EQ(metad_admin_number(x, WIRE_OP_ADMIN_STATUS, "cuts_pending"),
-		 1);
+	CHECK_EQ(cuts_pending(x), 1);
 	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_CUT), 0);
 	metad_run_blockd_end(x, 0);
 	metad_run_blockd(x, 0, 11, 100);
@@ -153,12 +161,10 @@ static void a_store_that_was_given_up_is_not_waited_for(struct metad_run *x)
 	CHECK_EQ(metad_client_open(x, &d, 1), 0);
 	CHECK_EQ(metad_client_getattr(&d, end_ino), 0);
 	CHECK_EQ(d.attr.size, 4000);
-	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATUS,
-				      "cuts_pending") == 0);
+	EVENTUALLY(cuts_pending(x) == 0);
 	CHECK_EQ(metad_client_getattr(&d, cut_ino), 0);
 	CHECK_EQ(d.attr.units, 1); /* what the other one has of it */
-	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATUS,
-				      "purge_pending") == 0);
+	EVENTUALLY(purge_pending(x) == 0);
 	/* The old store is found again. */
 	metad_run_blockd_end(x, 0);
 	metad_run_blockd(x, 0, 11, 200);
@@ -242,8 +248,7 @@ static void only_what_is_safe_is_repaired(struct metad_run *x)
 	CHECK_EQ(ask_repair(x, gone), 0);
 	CHECK_EQ(fake_blockd_purged(x->blockd[0], gone), 0);
 	CHECK_EQ(metad_client_give_back(&c, gone, META_RETURN_ORPHAN), 0);
-	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATUS,
-				      "purge_pending") == 0);
+	EVENTUALLY(purge_pending(x) == 0);
 	{
 		uint64_t was = fake_blockd_purged(x->blockd[0], gone);
 
