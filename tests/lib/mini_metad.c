@@ -1,88 +1,14 @@
-/* The mini metad: one thread, poll(2), the real state machine. */
-#include "tests/lib/mini_metad.h"
+/* The mini metad: requests and their answers, by the real state machine. */
+#include "tests/lib/mini_metad_priv.h"
 
 #include "common/crc32c.h"
-#include "common/frame_in.h"
 #include "common/status.h"
 #include "common/wire_blk.h"
-#include "tests/lib/fail_malloc.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
-#define CONNS_MAX 64u
 /* More creations than a test loses at a time. */
 #define SWEEP_INODES 256u
-
-/* For what a test cannot go on without; unlike must(), also for effects. */
-static void must(bool ok)
-{
-	if (!ok)
-		abort();
-}
-
-struct mini_conn {
-	struct mini_conn *next;
-	uint64_t id;
-	int fd;
-	bool hello, closing;
-	uint64_t session;
-	struct frame_in in;
-};
-
-/* A command that changed the state: what a restart replays. */
-struct mini_log {
-	uint16_t op;
-	uint64_t session, pos;
-	uint8_t *body;
-	uint32_t len;
-};
-
-/* A reply that waits: for durability, or for the test. */
-struct mini_held {
-	struct mini_held *next;
-	uint64_t conn_id;
-	struct wire_header h; /* of the request */
-	uint64_t pos; /* to be durable */
-	uint64_t cut_ino, cut;
-	bool sync;
-	uint8_t *body; /* after the rhdr */
-	uint32_t len;
-};
-
-struct mini_metad {
-	pthread_t thread;
-	pthread_mutex_t lock; /* of all below */
-	struct mini_metad_options o;
-	struct sm *sm;
-	struct mini_conn *conns;
-	uint64_t next_conn, boot_id, durable;
-	int listen_fd, event_fd;
-	uint16_t port;
-	bool stop, hold;
-	struct mini_log *log;
-	size_t log_len, log_cap;
-	struct mini_held *waiting, *kept; /* for durability; for the test */
-	struct mini_held *kept_alive; /* the same of keepalives */
-	uint16_t lose_op, hold_op, fail_op;
-	int lose_count, fail_err, fail_count;
-	bool hold_replies, hold_keepalives;
-	uint64_t executed[256], received[256];
-	uint32_t purges;
-	char status[16384];
-	struct conf conf;
-	struct conf_daemon metad, blockds[MINI_METAD_BLOCKD_MAX];
-};
-
-#define MINI_CLUSTER_ID 0x6d696e69u
 
 /* ---- the state machine ---- */
 
@@ -110,7 +36,7 @@ static void log_add(struct mini_metad *m, uint16_t op, uint64_t session,
 		memcpy(e->body, body, len);
 }
 
-static void apply(struct mini_metad *m, uint16_t op, uint64_t session,
+void mm_apply(struct mini_metad *m, uint16_t op, uint64_t session,
 		  const void *body, size_t len, struct sm_reply *r)
 {
 	uint64_t before = sm_pos(m->sm);
@@ -150,7 +76,7 @@ static void bootstrap(struct mini_metad *m)
 	wire_out_init(&o, body, len);
 	sm_bootstrap_encode(&o, &b);
 	must(sm_validate(WIRE_OP_SM_BOOTSTRAP, body, len) == 0);
-	apply(m, WIRE_OP_SM_BOOTSTRAP, 0, body, len, &r);
+	mm_apply(m, WIRE_OP_SM_BOOTSTRAP, 0, body, len, &r);
 	must(r.status == 0);
 	m->durable = sm_pos(m->sm);
 	free(body);
@@ -158,8 +84,7 @@ static void bootstrap(struct mini_metad *m)
 	cmap_free(map);
 }
 
-/* Back to what was durable. */
-static void lose_suffix(struct mini_metad *m)
+void mm_lose_suffix(struct mini_metad *m)
 {
 	size_t keep = 0;
 	sm_free(m->sm);
@@ -176,56 +101,9 @@ static void lose_suffix(struct mini_metad *m)
 	m->log_len = keep;
 }
 
-/* ---- connections ---- */
+/* ---- replies ---- */
 
-static struct mini_conn *conn_find(struct mini_metad *m, uint64_t id)
-{
-	for (struct mini_conn *c = m->conns; c; c = c->next)
-		if (c->id == id && !c->closing)
-			return c;
-	return NULL;
-}
-
-static void conn_close(struct mini_conn *c)
-{
-	if (!c->closing)
-		shutdown(c->fd, SHUT_RDWR);
-	c->closing = true;
-}
-
-static void conns_reap(struct mini_metad *m)
-{
-	struct mini_conn **p = &m->conns;
-	while (*p) {
-		struct mini_conn *c = *p;
-		if (!c->closing) {
-			p = &c->next;
-			continue;
-		}
-		*p = c->next;
-		close(c->fd);
-		frame_in_fini(&c->in);
-		free(c);
-	}
-}
-
-static void conn_write(struct mini_conn *c, const uint8_t *p, size_t len)
-{
-	while (len > 0 && !c->closing) {
-		ssize_t n = send(c->fd, p, len, MSG_NOSIGNAL);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			conn_close(c);
-			return;
-		}
-		p += n;
-		len -= (size_t)n;
-	}
-}
-
-/* @prefix: with the rhdr of now. */
-static void frame_send(struct mini_metad *m, struct mini_conn *c,
+void mm_frame_send(struct mini_metad *m, struct mini_conn *c,
 		       const struct wire_header *q, int status, bool prefix,
 		       const void *body, uint32_t len)
 {
@@ -250,7 +128,7 @@ static void frame_send(struct mini_metad *m, struct mini_conn *c,
 		.body_crc = crc32c(0, buf + WIRE_HEADER_SIZE, body_len),
 	};
 	wire_header_encode(&h, buf);
-	conn_write(c, buf, WIRE_HEADER_SIZE + body_len);
+	mini_conn_write(c, buf, WIRE_HEADER_SIZE + body_len);
 	free(buf);
 }
 
@@ -267,6 +145,16 @@ static struct mini_held *held_new(uint64_t conn_id, const struct wire_header *h,
 	if (len)
 		memcpy(w->body, body, len);
 	return w;
+}
+
+void mm_held_free(struct mini_held *w)
+{
+	while (w) {
+		struct mini_held *next = w->next;
+		free(w->body);
+		free(w);
+		w = next;
+	}
 }
 
 static void held_add(struct mini_held **list, struct mini_held *w)
@@ -287,14 +175,14 @@ static void reply(struct mini_metad *m, uint64_t conn_id,
 		  const struct wire_header *q, int status, const void *body,
 		  uint32_t len)
 {
-	struct mini_conn *c = conn_find(m, conn_id);
+	struct mini_conn *c = mini_conn_find(&m->s, conn_id);
 	uint16_t op = q->opcode;
 	if (!c)
 		return;
 	if (m->lose_count > 0 &&
 	    (m->lose_op == op || (m->lose_op == 0 && !is_service(op)))) {
 		m->lose_count--;
-		conn_close(c);
+		mini_conn_close(c);
 		return;
 	}
 	if (m->hold_replies &&
@@ -310,7 +198,7 @@ static void reply(struct mini_metad *m, uint64_t conn_id,
 		held_add(&m->kept_alive, w);
 		return;
 	}
-	frame_send(m, c, q, status, true, body, len);
+	mm_frame_send(m, c, q, status, true, body, len);
 }
 
 /* ---- durability ---- */
@@ -330,7 +218,7 @@ static void cut_finish(struct mini_metad *m, struct mini_held *w)
 			d.units_delta = m->o.cut(m->o.arg, &cut);
 		wire_out_init(&o, buf, sizeof(buf));
 		sm_cut_done_encode(&o, &d);
-		apply(m, WIRE_OP_SM_CUT_DONE, 0, buf, o.len, &r);
+		mm_apply(m, WIRE_OP_SM_CUT_DONE, 0, buf, o.len, &r);
 		m->durable = sm_pos(m->sm);
 	}
 	/* the attributes as they are now start the body */
@@ -357,7 +245,7 @@ static void cuts_finish(struct mini_metad *m)
 			d.units_delta = m->o.cut(m->o.arg, &cut);
 		wire_out_init(&o, buf, sizeof(buf));
 		sm_cut_done_encode(&o, &d);
-		apply(m, WIRE_OP_SM_CUT_DONE, 0, buf, o.len, &r);
+		mm_apply(m, WIRE_OP_SM_CUT_DONE, 0, buf, o.len, &r);
 	}
 }
 
@@ -379,13 +267,12 @@ static void purge_all(struct mini_metad *m)
 		struct sm_purge_done d = { { inos, (uint32_t)o.len } };
 		wire_out_init(&o, body, sizeof(body));
 		sm_purge_done_encode(&o, &d);
-		apply(m, WIRE_OP_SM_PURGE_DONE, 0, body, o.len, &r);
+		mm_apply(m, WIRE_OP_SM_PURGE_DONE, 0, body, o.len, &r);
 		must(r.status == 0);
 	}
 }
 
-/* Unless held: everything so far is durable, and what waited for it goes. */
-static void commit(struct mini_metad *m)
+void mm_commit(struct mini_metad *m)
 {
 	if (m->hold)
 		return;
@@ -405,7 +292,7 @@ static void commit(struct mini_metad *m)
 
 /* ---- requests ---- */
 
-static void session_drop(struct mini_metad *m, uint64_t session)
+void mm_session_drop(struct mini_metad *m, uint64_t session)
 {
 	struct sm_session_close q = { session, 2 };
 	uint8_t buf[16];
@@ -413,7 +300,7 @@ static void session_drop(struct mini_metad *m, uint64_t session)
 	struct sm_reply r;
 	wire_out_init(&o, buf, sizeof(buf));
 	sm_session_close_encode(&o, &q);
-	apply(m, WIRE_OP_SM_SESSION_CLOSE, 0, buf, o.len, &r);
+	mm_apply(m, WIRE_OP_SM_SESSION_CLOSE, 0, buf, o.len, &r);
 }
 
 /* What a client that is gone wrote and never reported. */
@@ -428,7 +315,7 @@ static void session_recover(struct mini_metad *m, uint64_t session)
 
 	wire_out_init(&o, buf, sizeof(buf));
 	sm_session_close_encode(&o, &q);
-	apply(m, WIRE_OP_SM_SESSION_CLOSE, 0, buf, o.len, &r);
+	mm_apply(m, WIRE_OP_SM_SESSION_CLOSE, 0, buf, o.len, &r);
 	while ((n = sm_lease_list(m->sm, session, after, inos, 64)) > 0) {
 		for (size_t i = 0; i < n; i++) {
 			struct sm_size_set e = { .ino = inos[i] };
@@ -436,7 +323,7 @@ static void session_recover(struct mini_metad *m, uint64_t session)
 			e.size = m->o.end(m->o.arg, inos[i], &e.units);
 			wire_out_init(&o, buf, sizeof(buf));
 			sm_size_set_encode(&o, &e);
-			apply(m, WIRE_OP_SM_SIZE_SET, 0, buf, o.len, &r);
+			mm_apply(m, WIRE_OP_SM_SIZE_SET, 0, buf, o.len, &r);
 		}
 		after = inos[n - 1];
 	}
@@ -463,13 +350,13 @@ static int session_open(struct mini_metad *m, const struct frame *f,
 		cuts_finish(m);
 		if (m->o.end)
 			session_recover(m, list[i].session);
-		session_drop(m, list[i].session);
+		mm_session_drop(m, list[i].session);
 	}
 	struct sm_session_open s = { now_ns(), q.client_id, q.host,
 				     q.mountpoint };
 	wire_out_init(&o, buf, sizeof(buf));
 	sm_session_open_encode(&o, &s);
-	apply(m, WIRE_OP_SM_SESSION_OPEN, 0, buf, o.len, &r);
+	mm_apply(m, WIRE_OP_SM_SESSION_OPEN, 0, buf, o.len, &r);
 	if (r.status)
 		return r.status;
 	struct wire_in in;
@@ -505,7 +392,7 @@ static void run_service(struct mini_metad *m, struct mini_conn *c,
 		/* Who keeps leases leaves the counting to metad. */
 		if (m->o.end)
 			session_recover(m, c->session);
-		session_drop(m, c->session);
+		mm_session_drop(m, c->session);
 		reply(m, c->id, &f->h, 0, NULL, 0);
 		break;
 	case WIRE_OP_META_KEEPALIVE:
@@ -560,7 +447,7 @@ static void run_sm(struct mini_metad *m, struct mini_conn *c,
 		reply(m, c->id, &f->h, m->fail_err, NULL, 0);
 		return;
 	}
-	apply(m, op, c->session, f->body, f->h.body_len, &r);
+	mm_apply(m, op, c->session, f->body, f->h.body_len, &r);
 	if (!r.replayed)
 		m->executed[op]++;
 	if (r.status == 0 && op == WIRE_OP_META_CUT) {
@@ -569,7 +456,7 @@ static void run_sm(struct mini_metad *m, struct mini_conn *c,
 		w->cut_ino = r.cut_ino;
 		w->cut = r.cut_job;
 		held_add(&m->waiting, w);
-		commit(m);
+		mm_commit(m);
 		return;
 	}
 	if (!m->hold)
@@ -588,19 +475,19 @@ static void run_hello(struct mini_metad *m, struct mini_conn *c,
 	uint8_t buf[64];
 	struct wire_out o;
 	if (hello_parse(f->body, f->h.body_len, &q)) {
-		conn_close(c);
+		mini_conn_close(c);
 		return;
 	}
 	if (f->h.session && !cmap_session_live(sm_map(m->sm), f->h.session)) {
-		frame_send(m, c, &f->h, -ESTALE, false, NULL, 0);
-		conn_close(c);
+		mm_frame_send(m, c, &f->h, -ESTALE, false, NULL, 0);
+		mini_conn_close(c);
 		return;
 	}
 	c->hello = true;
 	c->session = f->h.session;
 	wire_out_init(&o, buf, sizeof(buf));
 	hello_reply_encode(&o, &r);
-	frame_send(m, c, &f->h, 0, false, buf, (uint32_t)o.len);
+	mm_frame_send(m, c, &f->h, 0, false, buf, (uint32_t)o.len);
 }
 
 static bool is_client_command(uint16_t op)
@@ -617,7 +504,7 @@ static void request(struct mini_metad *m, struct mini_conn *c,
 		if (op == WIRE_OP_HELLO)
 			run_hello(m, c, f);
 		else
-			conn_close(c);
+			mini_conn_close(c);
 		return;
 	}
 	if (op != WIRE_OP_META_SESSION_OPEN && op != WIRE_OP_META_MAP_GET &&
@@ -634,111 +521,13 @@ static void request(struct mini_metad *m, struct mini_conn *c,
 		run_service(m, c, f);
 }
 
-static void conn_read(struct mini_metad *m, struct mini_conn *c)
-{
-	struct iovec iov[FRAME_IN_IOV_MAX];
-	struct frame *f;
-	int rv, count = frame_in_space(&c->in, iov);
-	ssize_t n = count > 0 ? readv(c->fd, iov, count) : 0;
-
-	if (n <= 0) {
-		conn_close(c);
-		return;
-	}
-	frame_in_fed(&c->in, (size_t)n);
-	while ((rv = frame_in_next(&c->in, &f)) == 1) {
-		if (!c->closing)
-			request(m, c, f);
-		frame_free(f);
-	}
-	if (rv < 0)
-		conn_close(c);
-}
-
-static void conn_accept(struct mini_metad *m)
-{
-	int on = 1, fd = accept4(m->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-	struct mini_conn *c;
-	if (fd < 0)
-		return;
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	c = calloc(1, sizeof(*c));
-	must(c);
-	c->fd = fd;
-	c->id = ++m->next_conn;
-	must(frame_in_init(&c->in, 0, NULL) == 0);
-	c->next = m->conns;
-	m->conns = c;
-}
-
-/* ---- the thread ---- */
-
-static void *mini_run(void *arg)
-{
-	struct mini_metad *m = arg;
-	fail_malloc_spared = true;
-	for (;;) {
-		struct pollfd p[CONNS_MAX + 2];
-		struct mini_conn *who[CONNS_MAX + 2] = { NULL };
-		nfds_t n = 2;
-		uint64_t v;
-		pthread_mutex_lock(&m->lock);
-		conns_reap(m);
-		p[0] = (struct pollfd){ .fd = m->event_fd, .events = POLLIN };
-		p[1] = (struct pollfd){ .fd = m->listen_fd, .events = POLLIN };
-		for (struct mini_conn *c = m->conns; c && n < CONNS_MAX + 2;
-		     c = c->next, n++) {
-			p[n] = (struct pollfd){ .fd = c->fd, .events = POLLIN };
-			who[n] = c;
-		}
-		bool stop = m->stop;
-		pthread_mutex_unlock(&m->lock);
-		if (stop)
-			return NULL;
-		poll(p, n, -1);
-		pthread_mutex_lock(&m->lock);
-		if (p[0].revents && read(m->event_fd, &v, sizeof(v)) < 0)
-			must(errno == EAGAIN);
-		/* it may have been closed meanwhile by a test */
-		if (p[1].revents & POLLIN && m->listen_fd == p[1].fd)
-			conn_accept(m);
-		for (nfds_t i = 2; i < n; i++)
-			if (p[i].revents && !who[i]->closing)
-				conn_read(m, who[i]);
-		commit(m);
-		pthread_mutex_unlock(&m->lock);
-	}
-}
-
-static void wake(struct mini_metad *m)
-{
-	uint64_t one = 1;
-	if (write(m->event_fd, &one, sizeof(one)) < 0)
-		must(errno == EAGAIN);
-}
-
-static void listen_start(struct mini_metad *m)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET,
-				 .sin_port = htons(m->port) };
-	socklen_t len = sizeof(a);
-	int on = 1;
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	m->listen_fd = socket(AF_INET,
-			      SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	must(m->listen_fd >= 0);
-	setsockopt(m->listen_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	must(bind(m->listen_fd, (void *)&a, sizeof(a)) == 0);
-	must(listen(m->listen_fd, 64) == 0);
-	must(getsockname(m->listen_fd, (void *)&a, &len) == 0);
-	m->port = ntohs(a.sin_port);
-}
+/* ---- life ---- */
 
 static void conf_fill(struct mini_metad *m)
 {
 	static char name[] = "mini";
 	m->metad.id = 1;
-	m->metad.port = m->port;
+	m->metad.port = m->s.port;
 	snprintf(m->metad.addr, sizeof(m->metad.addr), "127.0.0.1");
 	for (uint32_t i = 0; i < m->o.blockd_count; i++) {
 		m->blockds[i].id = i + 1;
@@ -753,325 +542,54 @@ static void conf_fill(struct mini_metad *m)
 	};
 }
 
+static struct mini_metad *of(struct mini_serve *s)
+{
+	return container_of(s, struct mini_metad, s);
+}
+
+static void on_frame(struct mini_serve *s, struct mini_conn *c,
+		     struct frame *f)
+{
+	request(of(s), c, f);
+	frame_free(f);
+}
+
+static void on_turn(struct mini_serve *s)
+{
+	mm_commit(of(s));
+}
+
 int mini_metad_new(const struct mini_metad_options *o, struct mini_metad **ret)
 {
+	static const struct mini_serve_ops ops = { on_frame, NULL, on_turn };
 	struct mini_metad *m = calloc(1, sizeof(*m));
+
 	if (!m)
 		return -ENOMEM;
 	m->o = *o;
-	pthread_mutex_init(&m->lock, NULL);
 	m->boot_id = 1000;
 	m->sm = sm_new();
-	m->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	must(m->sm && m->event_fd >= 0);
+	must(m->sm);
 	bootstrap(m);
-	listen_start(m);
+	mini_serve_init(&m->s, &ops);
 	conf_fill(m);
-	if (pthread_create(&m->thread, NULL, mini_run, m)) {
-		free(m);
-		return -EAGAIN;
-	}
+	mini_serve_start(&m->s);
 	*ret = m;
 	return 0;
-}
-
-static void held_free(struct mini_held *w)
-{
-	while (w) {
-		struct mini_held *next = w->next;
-		free(w->body);
-		free(w);
-		w = next;
-	}
 }
 
 void mini_metad_free(struct mini_metad *m)
 {
 	if (!m)
 		return;
-	pthread_mutex_lock(&m->lock);
-	m->stop = true;
-	wake(m);
-	pthread_mutex_unlock(&m->lock);
-	pthread_join(m->thread, NULL);
-	for (struct mini_conn *c = m->conns; c; c = c->next)
-		conn_close(c);
-	conns_reap(m);
-	held_free(m->waiting);
-	held_free(m->kept);
-	held_free(m->kept_alive);
-	if (m->listen_fd >= 0)
-		close(m->listen_fd);
-	close(m->event_fd);
+	mini_serve_stop(&m->s);
+	mm_held_free(m->waiting);
+	mm_held_free(m->kept);
+	mm_held_free(m->kept_alive);
+	mini_serve_fini(&m->s);
 	for (size_t i = 0; i < m->log_len; i++)
 		free(m->log[i].body);
 	free(m->log);
 	sm_free(m->sm);
-	pthread_mutex_destroy(&m->lock);
 	free(m);
-}
-
-uint16_t mini_metad_port(struct mini_metad *m)
-{
-	return m->port;
-}
-
-uint64_t mini_metad_cluster_id(struct mini_metad *m)
-{
-	(void)m;
-	return MINI_CLUSTER_ID;
-}
-
-const struct conf *mini_metad_conf(struct mini_metad *m)
-{
-	return &m->conf;
-}
-
-/* ---- switches ---- */
-
-void mini_metad_hold_durable(struct mini_metad *m, bool hold)
-{
-	pthread_mutex_lock(&m->lock);
-	m->hold = hold;
-	commit(m);
-	wake(m);
-	pthread_mutex_unlock(&m->lock);
-}
-
-static void drop_all(struct mini_metad *m)
-{
-	for (struct mini_conn *c = m->conns; c; c = c->next)
-		conn_close(c);
-	held_free(m->waiting);
-	held_free(m->kept);
-	held_free(m->kept_alive);
-	m->waiting = m->kept = m->kept_alive = NULL;
-	wake(m);
-}
-
-void mini_metad_drop(struct mini_metad *m)
-{
-	pthread_mutex_lock(&m->lock);
-	drop_all(m);
-	pthread_mutex_unlock(&m->lock);
-}
-
-static void reborn(struct mini_metad *m, bool lose)
-{
-	m->boot_id++;
-	if (lose)
-		lose_suffix(m);
-	else
-		m->durable = sm_pos(m->sm);
-}
-
-void mini_metad_restart(struct mini_metad *m, bool lose)
-{
-	pthread_mutex_lock(&m->lock);
-	drop_all(m);
-	reborn(m, lose);
-	pthread_mutex_unlock(&m->lock);
-}
-
-void mini_metad_down(struct mini_metad *m)
-{
-	pthread_mutex_lock(&m->lock);
-	drop_all(m);
-	close(m->listen_fd);
-	m->listen_fd = -1;
-	pthread_mutex_unlock(&m->lock);
-}
-
-void mini_metad_up(struct mini_metad *m, bool lose)
-{
-	pthread_mutex_lock(&m->lock);
-	reborn(m, lose);
-	listen_start(m);
-	wake(m);
-	pthread_mutex_unlock(&m->lock);
-}
-
-void mini_metad_lose_replies(struct mini_metad *m, uint16_t op, int count)
-{
-	pthread_mutex_lock(&m->lock);
-	m->lose_op = op;
-	m->lose_count = count;
-	pthread_mutex_unlock(&m->lock);
-}
-
-static void kept_send(struct mini_metad *m, struct mini_held **kept)
-{
-	while (*kept) {
-		struct mini_held *w = *kept;
-		struct mini_conn *c = conn_find(m, w->conn_id);
-		*kept = w->next;
-		if (c)
-			frame_send(m, c, &w->h,
-				   status_from_wire((uint32_t)w->cut_ino), true,
-				   w->body, w->len);
-		free(w->body);
-		free(w);
-	}
-}
-
-void mini_metad_hold_replies(struct mini_metad *m, uint16_t op, bool hold)
-{
-	pthread_mutex_lock(&m->lock);
-	m->hold_op = op;
-	m->hold_replies = hold;
-	if (!hold)
-		kept_send(m, &m->kept);
-	pthread_mutex_unlock(&m->lock);
-}
-
-void mini_metad_hold_keepalives(struct mini_metad *m, bool hold)
-{
-	pthread_mutex_lock(&m->lock);
-	m->hold_keepalives = hold;
-	if (!hold)
-		kept_send(m, &m->kept_alive);
-	pthread_mutex_unlock(&m->lock);
-}
-
-bool mini_metad_keepalive_held(struct mini_metad *m)
-{
-	bool held;
-
-	pthread_mutex_lock(&m->lock);
-	held = m->kept_alive != NULL;
-	pthread_mutex_unlock(&m->lock);
-	return held;
-}
-
-void mini_metad_fail(struct mini_metad *m, uint16_t op, int err, int count)
-{
-	pthread_mutex_lock(&m->lock);
-	m->fail_op = op;
-	m->fail_err = err;
-	m->fail_count = count;
-	pthread_mutex_unlock(&m->lock);
-}
-
-void mini_metad_fence(struct mini_metad *m)
-{
-	struct sm_session_info list[8];
-	pthread_mutex_lock(&m->lock);
-	size_t n = sm_session_list(m->sm, 0, list, 8);
-	for (size_t i = 0; i < n; i++)
-		session_drop(m, list[i].session);
-	pthread_mutex_unlock(&m->lock);
-}
-
-void mini_metad_bump_epoch(struct mini_metad *m)
-{
-	struct sm_raise q = { 0 };
-	uint8_t buf[64];
-	struct wire_out o;
-	struct sm_reply r;
-	pthread_mutex_lock(&m->lock);
-	q.epoch = sm_map(m->sm)->epoch + 1;
-	wire_out_init(&o, buf, sizeof(buf));
-	sm_raise_encode(&o, &q);
-	apply(m, WIRE_OP_SM_RAISE, 0, buf, o.len, &r);
-	pthread_mutex_unlock(&m->lock);
-}
-
-/* ---- looking ---- */
-
-uint64_t mini_metad_executed(struct mini_metad *m, uint16_t op)
-{
-	pthread_mutex_lock(&m->lock);
-	uint64_t v = m->executed[op & 0xff];
-	pthread_mutex_unlock(&m->lock);
-	return v;
-}
-
-uint64_t mini_metad_received(struct mini_metad *m, uint16_t op)
-{
-	pthread_mutex_lock(&m->lock);
-	uint64_t v = m->received[op & 0xff];
-	pthread_mutex_unlock(&m->lock);
-	return v;
-}
-
-void mini_metad_status(struct mini_metad *m, char *buf, size_t size)
-{
-	pthread_mutex_lock(&m->lock);
-	snprintf(buf, size, "%s", m->status);
-	pthread_mutex_unlock(&m->lock);
-}
-
-static int query_attr(struct mini_metad *m, uint16_t op, const void *body,
-		      size_t len, struct meta_attr *ret)
-{
-	struct sm_reply r;
-	struct wire_in in;
-	pthread_mutex_lock(&m->lock);
-	sm_query(m->sm, op, 0, body, len, &r);
-	if (r.status == 0) {
-		wire_in_init(&in, r.body, r.body_len);
-		meta_attr_decode(&in, ret);
-	}
-	pthread_mutex_unlock(&m->lock);
-	return r.status;
-}
-
-int mini_metad_getattr(struct mini_metad *m, uint64_t ino,
-		       struct meta_attr *ret)
-{
-	uint8_t buf[8];
-	struct wire_out o;
-	wire_out_init(&o, buf, sizeof(buf));
-	wire_put_u64(&o, ino);
-	return query_attr(m, WIRE_OP_META_GETATTR, buf, o.len, ret);
-}
-
-int mini_metad_lookup(struct mini_metad *m, uint64_t parent, const char *name,
-		      struct meta_attr *ret)
-{
-	struct meta_lookup l = { parent, { name, (uint32_t)strlen(name) } };
-	uint8_t buf[512];
-	struct wire_out o;
-	wire_out_init(&o, buf, sizeof(buf));
-	meta_lookup_encode(&o, &l);
-	return query_attr(m, WIRE_OP_META_LOOKUP, buf, o.len, ret);
-}
-
-uint64_t mini_metad_inode_count(struct mini_metad *m)
-{
-	pthread_mutex_lock(&m->lock);
-	uint64_t v = sm_inode_count(m->sm);
-	pthread_mutex_unlock(&m->lock);
-	return v;
-}
-
-uint32_t mini_metad_lease_count(struct mini_metad *m)
-{
-	struct sm_session_info list[8];
-	uint64_t inos[256];
-	size_t count = 0;
-	pthread_mutex_lock(&m->lock);
-	size_t n = sm_session_list(m->sm, 0, list, 8);
-	for (size_t i = 0; i < n; i++)
-		count += sm_lease_list(m->sm, list[i].session, 0, inos, 256);
-	pthread_mutex_unlock(&m->lock);
-	return (uint32_t)count;
-}
-
-uint32_t mini_metad_purge_count(struct mini_metad *m)
-{
-	struct sm_purge list[256];
-	pthread_mutex_lock(&m->lock);
-	uint32_t v = m->purges + (uint32_t)sm_purge_list(m->sm, 0, list, 256);
-	pthread_mutex_unlock(&m->lock);
-	return v;
-}
-
-uint32_t mini_metad_session_count(struct mini_metad *m)
-{
-	struct sm_session_info list[8];
-	pthread_mutex_lock(&m->lock);
-	size_t n = sm_session_list(m->sm, 0, list, 8);
-	pthread_mutex_unlock(&m->lock);
-	return (uint32_t)n;
 }
