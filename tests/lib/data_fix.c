@@ -302,3 +302,25 @@ void d_fill(void *p, size_t len, uint64_t seed)
 		to[i] = (uint8_t)(x >> 24);
 	}
 }
+
+void d_check_durable(struct dfix *d, struct core_file *f, uint64_t off,
+		     const void *want, uint32_t len)
+{
+	uint8_t *got = malloc(len);
+
+	assert_non_null(got);
+	d_peek(d, f, off, len, true, got);
+	assert_memory_equal(got, want, len);
+	free(got);
+}
+
+void d_check_read(struct dfix *d, struct core_file *f, uint64_t off,
+		  const void *want, uint32_t len)
+{
+	uint8_t *got = malloc(len);
+
+	assert_non_null(got);
+	assert_int_equal(d_read(d, f, off, got, len), len);
+	assert_memory_equal(got, want, len);
+	free(got);
+}

@@ -61,6 +61,11 @@ void d_restart(struct dfix *d, bool lose);
 /* Reads [off, off+len) as the daemons have it. */
 void d_peek(struct dfix *d, struct core_file *file, uint64_t off, uint32_t len,
 	    bool durable, void *buf);
+/* What is durable; what a read gives, or the test has failed. */
+void d_check_durable(struct dfix *d, struct core_file *file, uint64_t off,
+		     const void *want, uint32_t len);
+void d_check_read(struct dfix *d, struct core_file *file, uint64_t off,
+		  const void *want, uint32_t len);
 /* Deterministic bytes. */
 void d_fill(void *p, size_t len, uint64_t seed);
 

@@ -16,28 +16,6 @@
 
 #define MIB (1u << 20)
 
-static void check_durable(struct dfix *d, struct core_file *f, uint64_t off,
-			  const void *want, uint32_t len)
-{
-	uint8_t *got = malloc(len);
-
-	assert_non_null(got);
-	d_peek(d, f, off, len, true, got);
-	assert_memory_equal(got, want, len);
-	free(got);
-}
-
-static void check_read(struct dfix *d, struct core_file *f, uint64_t off,
-		       const void *want, uint32_t len)
-{
-	uint8_t *got = malloc(len);
-
-	assert_non_null(got);
-	assert_int_equal(d_read(d, f, off, got, len), len);
-	assert_memory_equal(got, want, len);
-	free(got);
-}
-
 static void test_truncate_and_growth_show_zeros(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
@@ -50,16 +28,16 @@ static void test_truncate_and_growth_show_zeros(void **state)
 	assert_int_equal(d_truncate(d, f, 5000), 0);
 	assert_int_equal(d_size(d, f), 5000);
 	assert_int_equal(d_truncate(d, f, 9000), 0);
-	check_read(d, f, 0, p, 5000);
-	check_read(d, f, 5000, zero, 4000);
+	d_check_read(d, f, 0, p, 5000);
+	d_check_read(d, f, 5000, zero, 4000);
 	assert_int_equal(d_fsync(d, f), 0);
 	assert_int_equal(d_truncate(d, f, 100), 0);
 	assert_int_equal(d_write(d, f, 8000, p, 10, 0), 0);
-	check_read(d, f, 100, zero, 7900);
+	d_check_read(d, f, 100, zero, 7900);
 	assert_int_equal(d_fsync(d, f), 0);
-	check_read(d, f, 100, zero, 7900);
-	check_durable(d, f, 0, p, 100);
-	check_durable(d, f, 100, zero, 7900);
+	d_check_read(d, f, 100, zero, 7900);
+	d_check_durable(d, f, 0, p, 100);
+	d_check_durable(d, f, 100, zero, 7900);
 	d_close(d, f);
 	dfix_stop(d);
 }
@@ -106,8 +84,8 @@ static void test_a_cut_waits_for_frames_and_later_frames_for_the_cut(
 	assert_int_equal(d_size(d, f), 100);
 	assert_int_equal(d_write(d, f, 4096, p, 4096, 0), 0);
 	assert_int_equal(d_size(d, f), 8192);
-	check_read(d, f, 100, zero, 3996);
-	check_read(d, f, 4096, p, 4096);
+	d_check_read(d, f, 100, zero, 3996);
+	d_check_read(d, f, 4096, p, 4096);
 	s = d_fsync_start(d, f);
 	assert_false(fix_call_wait(s, 50));
 	assert_int_equal(mini_metad_received(d->f.m, WIRE_OP_META_CUT), 0);
@@ -116,11 +94,11 @@ static void test_a_cut_waits_for_frames_and_later_frames_for_the_cut(
 	assert_int_equal(fix_call_end(w, NULL), 0);
 	assert_int_equal(fix_call_end(s, NULL), 0);
 	assert_int_equal(mini_metad_received(d->f.m, WIRE_OP_META_CUT), 1);
-	check_durable(d, f, 0, p, 100);
-	check_durable(d, f, 100, zero, 3996);
-	check_durable(d, f, 4096, p, 4096);
-	check_read(d, f, 0, p, 100);
-	check_read(d, f, 100, zero, 3996);
+	d_check_durable(d, f, 0, p, 100);
+	d_check_durable(d, f, 100, zero, 3996);
+	d_check_durable(d, f, 4096, p, 4096);
+	d_check_read(d, f, 0, p, 100);
+	d_check_read(d, f, 100, zero, 3996);
 	d_close(d, f);
 	dfix_stop(d);
 }
@@ -218,7 +196,7 @@ static void test_fallocate_reserves_and_survives_a_restart(void **state)
 	assert_int_equal(units, 1024);
 	assert_int_equal(op_getattr(&d->f, ino, &a), 0);
 	assert_int_equal(a.units, 1024);
-	check_read(d, f, 2 * MIB, zero, 4096);
+	d_check_read(d, f, 2 * MIB, zero, 4096);
 	assert_int_equal(d_seek(d, f, 0, SEEK_DATA), -ENXIO);
 	assert_int_equal(d_fallocate(d, f, FALLOC_FL_COLLAPSE_RANGE, 0, 4096),
 			 -EOPNOTSUPP);

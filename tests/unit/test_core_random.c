@@ -16,17 +16,6 @@
 
 #define MIB (1u << 20)
 
-static void check_durable(struct dfix *d, struct core_file *f, uint64_t off,
-			  const void *want, uint32_t len)
-{
-	uint8_t *got = malloc(len);
-
-	assert_non_null(got);
-	d_peek(d, f, off, len, true, got);
-	assert_memory_equal(got, want, len);
-	free(got);
-}
-
 /* ---- everything at once, against a model ---- */
 
 #define MODEL_LEN (4u * MIB + 4096)
@@ -177,7 +166,7 @@ static void model_run(uint64_t seed, bool faults)
 			model_fault(d, m);
 		else {
 			assert_int_equal(d_fsync(d, f), 0);
-			check_durable(d, f, 0, m->bytes, MODEL_LEN);
+			d_check_durable(d, f, 0, m->bytes, MODEL_LEN);
 		}
 	}
 	assert_int_equal(d_size(d, f), m->size);
@@ -255,7 +244,8 @@ static void *worker_main(void *arg)
 			assert_int_equal(d_fsync(w->d, w->f), 0);
 			/* Its own stripes are still while it looks. */
 			stripe_fill(w, i, p);
-			check_durable(w->d, w->f, stripe_off(w, i), p, STRIPE);
+			d_check_durable(w->d, w->f, stripe_off(w, i), p,
+					STRIPE);
 		}
 	}
 	return NULL;
@@ -292,7 +282,7 @@ static void test_threads_share_a_file_under_faults(void **state)
 
 			stripe_fill(&w[i], s, p);
 			if (w[i].version[s])
-				check_durable(d, f, stripe_off(&w[i], s), p,
+				d_check_durable(d, f, stripe_off(&w[i], s), p,
 					      STRIPE);
 		}
 	d_close(d, f);

@@ -29,26 +29,6 @@ static void lose_all(struct dfix *d, uint16_t op, int count)
 		mini_blockd_lose_replies(d->b[i], op, count);
 }
 
-static void check_durable(struct dfix *d, struct core_file *f, uint64_t off,
-			  const void *want, uint32_t len)
-{
-	uint8_t got[2 * LEN];
-
-	assert_true(len <= sizeof(got));
-	d_peek(d, f, off, len, true, got);
-	assert_memory_equal(got, want, len);
-}
-
-static void check_read(struct dfix *d, struct core_file *f, uint64_t off,
-		       const void *want, uint32_t len)
-{
-	uint8_t got[2 * LEN];
-
-	assert_true(len <= sizeof(got));
-	assert_int_equal(d_read(d, f, off, got, len), len);
-	assert_memory_equal(got, want, len);
-}
-
 static struct fix_call *sync_start(struct dfix *d, struct core_file *f,
 				   bool global)
 {
@@ -88,7 +68,7 @@ static void replaced_in_flight(int err, bool global)
 	assert_false(fix_call_wait(k, 50));
 	d_hold(d, WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(fix_call_end(k, NULL), 0);
-	check_durable(d, f, 0, b, LEN);
+	d_check_durable(d, f, 0, b, LEN);
 	d_close(d, f);
 	dfix_stop(d);
 }
@@ -128,10 +108,10 @@ static void test_fsync_fails_with_what_replaced_a_refused_frame(void **state)
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
 	assert_int_equal(d_fsync(d, f), -ENOSPC);
-	check_read(d, f, 0, b, LEN);
+	d_check_read(d, f, 0, b, LEN);
 	fail_all(d, 0, 0, 0);
 	assert_int_equal(d_fsync(d, f), 0);
-	check_durable(d, f, 0, b, LEN);
+	d_check_durable(d, f, 0, b, LEN);
 	d_close(d, f);
 	dfix_stop(d);
 }
@@ -143,13 +123,13 @@ static void test_fsync_fails_with_what_replaced_a_refused_frame(void **state)
 static void check_kept(struct dfix *d, struct core_file *f, const uint8_t *p)
 {
 	assert_int_equal(d_size(d, f), LEN);
-	check_read(d, f, 0, p, LEN);
+	d_check_read(d, f, 0, p, LEN);
 	assert_int_equal(d_fsync(d, f), -ENOSPC);
-	check_read(d, f, 0, p, LEN);
+	d_check_read(d, f, 0, p, LEN);
 	fail_all(d, 0, 0, 0);
 	assert_int_equal(d_fsync(d, f), 0);
-	check_durable(d, f, 0, p, LEN);
-	check_read(d, f, 0, p, LEN);
+	d_check_durable(d, f, 0, p, LEN);
+	d_check_read(d, f, 0, p, LEN);
 	d_close(d, f);
 	dfix_stop(d);
 }
