@@ -1,0 +1,247 @@
+/* The block store on a fake disk: stores that are another's, missing or damaged
+ * are not served, and what is wrong is found.
+ */
+#include "tests/lib/store_fix.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MIB (1u << 20)
+#define BLOCK STORE_FIX_BLOCK
+
+/* ---- stores that are not ours or not whole ---- */
+
+static void refuses(struct store_box *b, int err, const char *word)
+{
+	assert_int_equal(store_box_open(b), err);
+	if (strstr(b->why, word) == NULL)
+		fail_msg("\"%s\" does not say \"%s\"", b->why, word);
+}
+
+static void another_clusters_store_is_refused(void **state)
+{
+	struct store_box *b = *state;
+
+	store_box_kill(b);
+	b->o.cluster_id++;
+	refuses(b, -EXDEV, "cluster");
+	b->o.cluster_id--;
+	b->o.daemon_id++;
+	refuses(b, -EXDEV, "daemon");
+	b->o.daemon_id--;
+	assert_int_equal(store_box_open(b), 0);
+}
+
+static void no_store_and_an_existing_one_are_told_apart(void **state)
+{
+	struct store_box *b = *state;
+
+	store_box_kill(b);
+	assert_int_equal(store_format(fake_dev_dev(b->f), &b->o), -EEXIST);
+	store_box_fini(b);
+	store_box_init_empty(b, 1, 64 * MIB, MIB, MIB);
+	refuses(b, -ENOENT, "--format");
+}
+
+static void a_damaged_superblock_is_reported(void **state)
+{
+	struct store_box *b = *state;
+
+	store_box_kill(b);
+	fake_dev_flip(b->f, "super", 40);
+	refuses(b, -EBADMSG, "super");
+}
+
+static void a_damaged_journal_is_reported(void **state)
+{
+	struct store_box *b = *state;
+	uint8_t page[UNIT_SIZE];
+
+	/* Past the checkpoint at opening, so that the records count. */
+	store_box_settle(b);
+	for (uint32_t i = 0; i < 10; i++) {
+		store_fix_write(b, 10, 0, i * 4096, 4096);
+		assert_int_equal(store_box_sync(b, 0), 0);
+	}
+	store_box_kill(b);
+	assert_true(fake_dev_peek(b->f, "journal", 4 * 8192, page));
+	fake_dev_flip(b->f, "journal", 4 * 8192 + 4096 + 17);
+	refuses(b, -EBADMSG, "journal");
+	fake_dev_flip(b->f, "journal", 4 * 8192 + 4096 + 17);
+	fake_dev_flip(b->f, "journal", 4 * 8192 + 90);
+	refuses(b, -EBADMSG, "journal");
+	fake_dev_flip(b->f, "journal", 4 * 8192 + 90);
+	assert_int_equal(store_box_open(b), 0);
+	store_fix_read_same(b, 10, 0, 0, 40960);
+}
+
+static void flipped_data_is_never_served(void **state)
+{
+	struct store_box *b = *state;
+	uint8_t page[UNIT_SIZE];
+	uint64_t off;
+
+	store_fix_write(b, 10, 0, 0, BLOCK);
+	assert_int_equal(store_box_sync(b, 0), 0);
+	for (off = 0; fake_dev_peek(b->f, "seg-000000", off, page); off += 4096)
+		if (memcmp(page, store_fix_pattern + 8192, UNIT_SIZE) == 0)
+			break;
+	fake_dev_flip(b->f, "seg-000000", off + 5);
+	assert_int_equal(store_box_read(b, 10, 0, 0, 0, store_fix_got, BLOCK),
+			 -EIO);
+	assert_int_equal(store_box_read(b, 10, 0, 0, 9000, store_fix_got, 10),
+			 -EIO);
+	store_fix_read_same(b, 10, 0, 0, 8192);
+	assert_int_equal(store_box_stat(b).checksum_errors, 2);
+	/* A part of a damaged unit cannot be replaced, all of it can. */
+	assert_int_equal(store_box_write(b, 10, 0, 0, 9000, store_fix_pattern,
+					 10, false),
+			 -EIO);
+	store_fix_write(b, 10, 0, 8192, 4096);
+	store_fix_read_same(b, 10, 0, 0, BLOCK);
+}
+
+static char *index_path(struct store_box *b)
+{
+	static char path[128];
+
+	(void)snprintf(path, sizeof(path), "%s/index/data.mdb", b->dir);
+	return path;
+}
+
+static void a_damaged_index_is_reported(void **state)
+{
+	struct store_box *b = *state;
+	long size;
+	uint32_t refused = 0;
+	struct stat st;
+
+	for (uint32_t i = 0; i < 50; i++)
+		store_fix_write(b, 10 + i, i, 0, BLOCK);
+	assert_int_equal(store_box_close(b), 0);
+	FILE *f = fopen(index_path(b), "r+b");
+	assert_non_null(f);
+	/* what is written of it: it ends in a hole */
+	assert_int_equal(fstat(fileno(f), &st), 0);
+	assert_true(st.st_size >= 256 << 20);
+	size = (long)st.st_blocks * 512;
+	/* Bytes of it, one after the other: refused, or it did not matter. */
+	for (long off = 8192; off < size; off += 611) {
+		int c, err;
+
+		(void)fseek(f, off, SEEK_SET);
+		c = fgetc(f);
+		(void)fseek(f, off, SEEK_SET);
+		(void)fputc(c ^ 0xff, f);
+		(void)fflush(f);
+		err = store_box_open(b);
+		if (err == 0) {
+			for (uint32_t i = 0; i < 50; i++)
+				store_fix_read_same(b, 10 + i, i, 0, BLOCK);
+			store_box_kill(b);
+		} else {
+			assert_int_equal(err, -EBADMSG);
+			assert_non_null(strstr(b->why, "index"));
+			refused++;
+		}
+		(void)fseek(f, off, SEEK_SET);
+		(void)fputc(c, f);
+		(void)fflush(f);
+	}
+	assert_true(refused > 3);
+	(void)fclose(f);
+	assert_int_equal(truncate(index_path(b), size / 2), 0);
+	refuses(b, -EBADMSG, "index");
+}
+
+/* ---- check and scrub ---- */
+
+static int check(struct store_box *b, bool data)
+{
+	FILE *out = tmpfile();
+	int n = store_check(fake_dev_dev(b->f), &b->o, data, out);
+
+	(void)fclose(out);
+	return n;
+}
+
+static void check_finds_what_is_wrong(void **state)
+{
+	struct store_box *b = *state;
+	uint8_t page[UNIT_SIZE];
+	uint64_t off;
+
+	for (uint32_t i = 0; i < 20; i++)
+		store_fix_write(b, 10 + i, i, 0, BLOCK);
+	assert_int_equal(store_box_sync(b, 0), 0);
+	store_fix_write(b, 50, 0, 0, 100);
+	assert_int_equal(store_box_sync(b, 0), 0);
+	store_box_kill(b);
+	assert_int_equal(check(b, true), 0);
+	for (off = 0; fake_dev_peek(b->f, "seg-000000", off, page); off += 4096)
+		if (memcmp(page, store_fix_pattern + 8192, UNIT_SIZE) == 0)
+			break;
+	fake_dev_flip(b->f, "seg-000000", off + 5);
+	assert_int_equal(check(b, false), 0);
+	assert_int_equal(check(b, true), 1);
+	fake_dev_flip(b->f, "super", 0);
+	assert_int_equal(check(b, false), 1);
+}
+
+struct scrub_wait {
+	struct store_req r;
+	bool done;
+	int err;
+};
+
+static void scrubbed(struct store_req *r, int err)
+{
+	struct scrub_wait *w = container_of(r, struct scrub_wait, r);
+
+	w->done = true;
+	w->err = err;
+}
+
+static void scrub_counts_bad_units(void **state)
+{
+	struct store_box *b = *state;
+	struct scrub_wait w = { .r.done = scrubbed };
+	uint8_t page[UNIT_SIZE];
+	uint64_t off, units_read, units_bad;
+
+	for (uint32_t i = 0; i < 20; i++)
+		store_fix_write(b, 10 + i % 3, i, 0, BLOCK);
+	for (off = 0; fake_dev_peek(b->f, "seg-000000", off, page); off += 4096)
+		if (memcmp(page, store_fix_pattern + 8192, UNIT_SIZE) == 0)
+			break;
+	fake_dev_flip(b->f, "seg-000000", off + 5);
+	store_scrub(b->s, &w.r, 0, &units_read, &units_bad);
+	while (!w.done)
+		assert_true(fake_dev_step(b->f));
+	assert_int_equal(w.err, 0);
+	assert_int_equal(units_bad, 1);
+	assert_int_equal(units_read, 20 * BLOCK / UNIT_SIZE);
+}
+
+#define T(f) \
+	cmocka_unit_test_setup_teardown(f, store_fix_setup, store_fix_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(another_clusters_store_is_refused),
+		T(no_store_and_an_existing_one_are_told_apart),
+		T(a_damaged_superblock_is_reported),
+		T(a_damaged_journal_is_reported),
+		T(flipped_data_is_never_served),
+		T(a_damaged_index_is_reported),
+		T(check_finds_what_is_wrong),
+		T(scrub_counts_bad_units),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
