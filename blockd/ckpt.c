@@ -424,9 +424,11 @@ static void finish(struct store *s)
 	c->batch.freed = l.runs;
 	c->batch.freed_count = l.count;
 	c->batch.freed_cap = l.cap;
-	space_release(s);
+	/* Before the release, which asks how much is promised: nothing else
+	 * may come that would ask again. */
 	s->promised -= c->batch.unwritten;
 	c->batch.unwritten = 0;
+	space_release(s);
 	c->state = CKPT_IDLE;
 	c->finished++;
 	s->st.checkpoints++;

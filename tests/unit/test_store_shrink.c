@@ -121,6 +121,24 @@ static void what_was_deleted_goes_back_to_the_disk(void **state)
 		read_same(b, 11, i);
 }
 
+/* Promised, in the index, and taken back: by one checkpoint, the last there is
+ * for want of anything else to do. */
+static void promises_taken_back_give_back_too(void **state)
+{
+	struct store_box *b = *state;
+	uint32_t blocks = 0;
+
+	while (store_box_alloc(b, 10, blocks, 0, 0, BLOCK) == 0)
+		blocks++;
+	checkpoint(b);
+	assert_int_equal(segments(b), SEGMENTS);
+	assert_int_equal(store_box_purge(b, 10), 0);
+	checkpoint(b);
+	assert_int_equal(store_box_stat(b).units_free,
+			 store_box_stat(b).units_total);
+	assert_int_equal(segments(b), SEGMENTS_KEPT);
+}
+
 static void a_start_gives_back_too(void **state)
 {
 	struct store_box *b = *state;
@@ -348,6 +366,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			what_was_deleted_goes_back_to_the_disk, setup,
 			teardown),
+		cmocka_unit_test_setup_teardown(
+			promises_taken_back_give_back_too, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_start_gives_back_too, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(
