@@ -3,7 +3,6 @@
  */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -135,15 +134,6 @@ static int probe_all(struct index *x)
 	return err != 0 ? err : probe_blocks(x);
 }
 
-/* LMDB takes the size of its map from its file when that says more. */
-static int map_fails(uint64_t map_bytes)
-{
-	void *p = mmap(NULL, map_bytes, PROT_NONE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return p == MAP_FAILED ? -ENOMEM : -EBADMSG;
-}
-
 static void child(const char *dir, uint64_t map_bytes) noreturn_fn;
 static void child(const char *dir, uint64_t map_bytes)
 {
@@ -166,8 +156,6 @@ static void child(const char *dir, uint64_t map_bytes)
 	err = index_open(dir, map_bytes, true, &x, &st, why, sizeof(why));
 	if (err == 0)
 		err = probe_all(x);
-	else if (err == -ENOMEM)
-		err = map_fails(map_bytes);
 	/* No clean-up: nothing of it is worth a crash. EINVAL and EAGAIN
 	 * (larger than its map): what a meta page says cannot be. */
 	_exit(err == 0 ? 0 :
@@ -184,9 +172,11 @@ static int verdict(const char *dir, int status, char *why, size_t why_size)
 	case 0:
 		return 0;
 	case PROBE_MEMORY:
+		/* LMDB's map is as large as its file says. */
 		(void)snprintf(why, why_size,
 			       "%s/index: not enough memory or address space "
-			       "(ulimit -v) to map it", dir);
+			       "(ulimit -v) to map it, or it is damaged",
+			       dir);
 		return -ENOMEM;
 	case PROBE_FAILED:
 		(void)snprintf(why, why_size,
