@@ -117,8 +117,9 @@ static int apply_conf_keys(struct blockd *b)
 		rv = opt_set(options, &b->cfg, d->opt_keys[i],
 			     d->opt_values[i], why, sizeof(why));
 		if (rv < 0) {
-			fprintf(stderr, "hail-blockd: %s: blockd %u: %s\n",
-				b->cfg.cluster, d->id, why);
+			fprintf(stderr, "hail-blockd: %s:%u:%u: %s; see "
+				"hail-blockd(8)\n", b->cfg.cluster,
+				d->opt_at[i].line, d->opt_at[i].column, why);
 			return rv;
 		}
 	}

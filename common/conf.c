@@ -283,21 +283,38 @@ static int stmt_replicas(struct parser *ps)
 	return 0;
 }
 
-/* Appends key and value (copied) to @d's options. */
-static int add_option(struct conf_daemon *d, const char *key, size_t key_len,
-		      const char *value)
+/* Room for one more option of @d. */
+static int grow_options(struct conf_daemon *d)
 {
 	/* NOLINTNEXTLINE: a daemon's line has set it */
-	size_t size = (d->opt_count + 1) * sizeof(char *);
-	char **keys = realloc(d->opt_keys, size), **values;
+	size_t count = d->opt_count + 1;
+	void *p = realloc(d->opt_keys, count * sizeof(*d->opt_keys));
 
-	if (!keys)
+	if (!p)
 		return -ENOMEM;
-	d->opt_keys = keys;
-	values = realloc(d->opt_values, size);
-	if (!values)
+	d->opt_keys = p;
+	p = realloc(d->opt_values, count * sizeof(*d->opt_values));
+	if (!p)
 		return -ENOMEM;
-	d->opt_values = values;
+	d->opt_values = p;
+	p = realloc(d->opt_at, count * sizeof(*d->opt_at));
+	if (!p)
+		return -ENOMEM;
+	d->opt_at = p;
+	return 0;
+}
+
+/* Appends key and value (copied) to @d's options. */
+static int add_option(struct conf_daemon *d, const char *key, size_t key_len,
+		      const char *value, struct conf_at at)
+{
+	char **keys, **values;
+
+	if (grow_options(d) < 0)
+		return -ENOMEM;
+	keys = d->opt_keys;
+	values = d->opt_values;
+	d->opt_at[d->opt_count] = at;
 	keys[d->opt_count] = strndup(key, key_len);
 	values[d->opt_count] = strdup(value);
 	if (!keys[d->opt_count] || !values[d->opt_count]) {
@@ -343,7 +360,8 @@ static int daemon_key(struct parser *ps, const struct word *w,
 	else if (len == 6 && memcmp(w->text, "domain", 6) == 0)
 		to = &d->domain;
 	if (!to)
-		return add_option(d, w->text, len, eq + 1);
+		return add_option(d, w->text, len, eq + 1,
+				  (struct conf_at){ ps->line, w->column });
 	if (to == &d->domain && !name_ok(eq + 1))
 		return fail(ps, w->column,
 			    "a domain's name has letters, digits and ._-");
@@ -359,6 +377,7 @@ static void daemon_fini(struct conf_daemon *d)
 	}
 	free(d->opt_keys);
 	free(d->opt_values);
+	free(d->opt_at);
 	free(d->data);
 	free(d->domain);
 }
@@ -524,9 +543,10 @@ static int read_text(const char *path, char **ret, size_t *ret_len)
 		err = -ENOMEM;
 		goto out_close;
 	}
+	errno = 0;
 	len = fread(text, 1, FILE_SIZE_LIMIT + 1, f);
-	if (ferror(f))
-		err = -EIO;
+	if (ferror(f)) /* EISDIR, for one */
+		err = errno != 0 ? -errno : -EIO;
 	else if (len > FILE_SIZE_LIMIT)
 		err = -EFBIG;
 	if (err < 0) {

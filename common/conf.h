@@ -16,6 +16,11 @@
 
 #include "common/cmap.h"
 
+/* A place in the file, counted from 1. */
+struct conf_at {
+	unsigned line, column;
+};
+
 struct conf_daemon {
 	uint32_t id;
 	char addr[CMAP_ADDR_LEN_MAX + 1];
@@ -24,6 +29,7 @@ struct conf_daemon {
 	char *domain; /* failure domain; NULL: the address */
 	uint32_t opt_count; /* other key=value pairs, for the program's table */
 	char **opt_keys, **opt_values;
+	struct conf_at *opt_at;
 };
 
 struct conf {

@@ -256,6 +256,29 @@ out_destroy:
 	return err;
 }
 
+/* Why core_start() failed, and what to do. */
+static const char *start_reason(int err)
+{
+	switch (err) {
+	case -EBUSY:
+		return "another mount is alive (one, for now); 'hailctl "
+		       "sessions' names it";
+	case -ECONNREFUSED:
+		return "it does not run; start it ('hailctl local up DIR' for "
+		       "a local cluster), or correct the cluster file";
+	case -EXDEV:
+		return "it belongs to another cluster; compare 'id' in its "
+		       "cluster file with yours";
+	case -EPROTONOSUPPORT:
+		return "it is of another release, which speaks another "
+		       "protocol; install the same one everywhere";
+	case -ETIMEDOUT:
+		return "no answer; 'hailctl status' tells what it waits for";
+	default:
+		return strerror(-err);
+	}
+}
+
 static int mount_cluster(struct mount_options *o, const struct conf *conf,
 			 const char *mountpoint)
 {
@@ -290,11 +313,9 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 	/* A mount that cannot reach its cluster fails: nobody waits for it. */
 	err = core_start(r.core, 15000);
 	if (err) {
-		fprintf(stderr, "hailfs: cluster of %s: %s\n", o->source,
-			err == -EBUSY ?
-				"another mount is alive (one, for now); "
-				"'hailctl sessions' names it" :
-				strerror(-err));
+		fprintf(stderr, "hailfs: %s: metad %u (%s:%u): %s\n",
+			o->source, conf->metads[0].id, conf->metads[0].addr,
+			conf->metads[0].port, start_reason(err));
 		core_free(r.core);
 		return err;
 	}

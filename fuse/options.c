@@ -237,7 +237,8 @@ static int take_letters(struct mount_options *o, const char *letters,
 		case 'v':
 			break;
 		default:
-			snprintf(why, why_size, "unknown option -%c", *l);
+			snprintf(why, why_size, "unknown option -%c; see "
+				 "'hailfs --help'", *l);
 			return -EINVAL;
 		}
 	}
@@ -254,7 +255,8 @@ static int take_word(struct mount_options *o, const char *a, char *why,
 	else if (strcmp(a, "--foreground") == 0)
 		o->foreground = true;
 	else {
-		snprintf(why, why_size, "unknown option %s", a);
+		snprintf(why, why_size, "unknown option %s; see "
+			 "'hailfs --help'", a);
 		return -EINVAL;
 	}
 	return 0;

@@ -99,7 +99,8 @@ static int parse(struct datadir *d, char *text, char *why, size_t why_size)
 	if (cluster != d->cluster_id || id != d->id) {
 		(void)snprintf(why, why_size, "%s belongs to metad %" PRIu32
 			       " of cluster 0x%016" PRIx64 ", not to metad %"
-			       PRIu32 " of cluster 0x%016" PRIx64, d->path, id,
+			       PRIu32 " of cluster 0x%016" PRIx64 "; check the "
+			       "cluster file or --data", d->path, id,
 			       cluster, d->id, d->cluster_id);
 		return -EXDEV;
 	}

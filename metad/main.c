@@ -102,8 +102,9 @@ static int apply_conf_keys(struct program *p, const struct conf_daemon *d)
 		rv = opt_set(options, &p->cfg, d->opt_keys[i],
 			     d->opt_values[i], why, sizeof(why));
 		if (rv < 0) {
-			fprintf(stderr, "hail-metad: %s: metad %" PRIu32
-				": %s\n", p->cfg.cluster, d->id, why);
+			fprintf(stderr, "hail-metad: %s:%u:%u: %s; see "
+				"hail-metad(8)\n", p->cfg.cluster,
+				d->opt_at[i].line, d->opt_at[i].column, why);
 			return rv;
 		}
 	}

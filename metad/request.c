@@ -460,8 +460,8 @@ static int run_hello(struct conn *c, const struct frame *f,
 	if (rv < 0) {
 		md->stats.refused++;
 		diag_warn("serve", "event=refused peer=%s role=%u session=%llu "
-			  "error=%d", c->peer, m.role,
-			  (unsigned long long)f->h.session, -rv);
+			  "error=\"%s\"", c->peer, m.role,
+			  (unsigned long long)f->h.session, strerror(-rv));
 		serve_reply_plain(md, to, rv, NULL, 0);
 		serve_conn_close(c);
 		return 0;

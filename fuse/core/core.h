@@ -48,7 +48,9 @@ typedef void (*core_bytes_cb)(void *arg, int err, const void *p, size_t len);
 /* ---- life (these block) ---- */
 int core_new(const struct core_options *o, struct core **ret);
 /* Opens the session: root's attributes are known after it. Waits for metad
- * and the map up to @timeout_ms (0: for ever). -EBUSY: another mount lives. */
+ * and the map up to @timeout_ms (0: for ever). -EBUSY: another mount lives;
+ * -ECONNREFUSED: nobody listens; -EXDEV, -EPROTONOSUPPORT: a metad of another
+ * cluster, or release; -ETIMEDOUT: no answer. */
 int core_start(struct core *c, uint64_t timeout_ms);
 /* Flushes everything, gives leases back, closes the session. Returns the
  * first error (with hard mounts it waits for daemons). */

@@ -333,6 +333,8 @@ void meta_down(struct rpc_peer *p, int err, void *arg)
 	if (c->meta->up && !c->meta->resetting)
 		diag_warn("meta", "event=metad_lost error=\"%s\"",
 			  strerror(-err));
+	if (!c->meta->resetting)
+		c->meta->down_err = err;
 	c->meta->up = false;
 	c->meta->resetting = false;
 	if (err == -ESTALE && c->meta->closing)

@@ -83,6 +83,7 @@ struct meta_client {
 	struct rpc_call map_call;
 	bool map_busy;
 	bool started; /* meta_client_start() is over */
+	int down_err; /* why it was not connected last, until @started */
 	uint64_t map_epoch, map_wanted;
 
 	struct {

@@ -342,6 +342,16 @@ static void root_get(struct core *c, core_cb cb, void *arg)
 	core_getattr(c, ROOT_INO, root_got, w);
 }
 
+/* Who waited in vain wants to know what for. */
+static int start_error(struct meta_client *m, int err)
+{
+	core_lock(m->c);
+	if (err == -ETIMEDOUT && !m->up && m->down_err)
+		err = m->down_err;
+	core_unlock(m->c);
+	return err;
+}
+
 int meta_client_start(struct core *c, uint64_t deadline_ms)
 {
 	struct meta_client *m = c->meta;
@@ -360,7 +370,7 @@ int meta_client_start(struct core *c, uint64_t deadline_ms)
 	if (!err)
 		err = core_call_wait(c, root_get, deadline_ms);
 	if (err)
-		return err;
+		return start_error(m, err);
 	m->keepalive_timer.fn = keepalive_tick;
 	m->map_timer.fn = map_fetch;
 	m->tick_timer.fn = soft_tick;

@@ -75,6 +75,8 @@ static void a_whole_file_is_read(void **state)
 	assert_string_equal(d->opt_values[0], "64m");
 	assert_string_equal(d->opt_keys[1], "cache");
 	assert_string_equal(d->opt_values[1], "1g");
+	assert_int_equal(d->opt_at[1].line, d->opt_at[0].line);
+	assert_true(d->opt_at[1].column > d->opt_at[0].column);
 	assert_string_equal(c.logds[0].addr, "host.example");
 	assert_null(conf_find(c.blockds, c.blockd_count, 3));
 	conf_fini(&c);
