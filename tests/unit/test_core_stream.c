@@ -432,6 +432,7 @@ static void test_start_waits_for_metad_and_gives_up(void **state)
 	(void)state;
 	assert_int_equal(mini_metad_new(&mo, &m), 0);
 	mini_metad_down(m);
+	/* it says for what it waited */
 	struct core_options o = {
 		.conf = mini_metad_conf(m), .host = "h", .mountpoint = "/m",
 	};
