@@ -4,7 +4,7 @@
 # work, also while open. COUNT: how many.
 . "$(dirname "$0")/lib.sh"
 need_root
-COUNT=${COUNT:-200000}
+COUNT=${COUNT:-100000}
 # As few processes as the limit allows, which root may not always raise.
 limit=$(ulimit -Hn)
 [ "$limit" != unlimited ] || limit=$(cat /proc/sys/fs/nr_open)
