@@ -79,5 +79,24 @@ for page in man/*.[1-8]; do
 done | sort -u > "$work/bad"
 verdict "pages referred to exist" "$work/bad"
 
+# Each test that the guarantees name is there, and each mutant is named.
+page=man/hailfs-guarantees.7
+tests_named() {
+	sed -n '/^\.Pq /,/[^\\]$/p' $page | tr -s ' ,;\\' '\n' |
+		grep -E '^[a-z][a-z]*_[a-z_]*$|^excl$|^orphan$|^noreplace$' |
+		sort -u
+}
+for name in $(tests_named); do
+	[ -e tests/unit/"$name".c ] || [ -e tests/integ/"$name".sh ] ||
+		[ -e tests/integ/"$name".c ] ||
+		[ -e tests/mutants/"$name".patch ] ||
+		echo "$page: there is no $name"
+done > "$work/bad"
+for patch in tests/mutants/*.patch; do
+	name=$(basename "$patch" .patch)
+	grep -qw "$name" $page || echo "$page: does not name the mutant $name"
+done >> "$work/bad"
+verdict "tests that the guarantees name exist" "$work/bad"
+
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
