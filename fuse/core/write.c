@@ -1,6 +1,7 @@
-/* Writes: bytes are copied before the lock is taken, inserted under it, and
- * leave when flush.c says so; at once where a whole block is dirty, where the
- * user wants to wait for the daemon, or where a daemon is nearly full. */
+/* Writes: bytes are copied before the lock is taken, inserted under it
+ * (wbuf.c), and leave (wb_io.c) when they are old (flusher.c), somebody waits
+ * for them or memory is short (flush.c); at once where a whole block is dirty,
+ * where the user wants to wait for the daemon, or where one is nearly full. */
 #include "fuse/core/blk_priv.h"
 
 #include <sys/stat.h>
