@@ -12,8 +12,8 @@
 #include "blockd/metrics.h"
 #include "blockd/register.h"
 #include "common/daemon.h"
+#include "common/daemon_conf.h"
 #include "common/diag.h"
-#include "common/opt.h"
 
 /* Exit statuses: see hail-blockd(8). */
 #define EXIT_DEFECTS 1
@@ -21,8 +21,7 @@
 #define EXIT_ERROR 3
 
 struct config {
-	char *cluster;
-	uint64_t id;
+	struct daemon_config d; /* first */
 	char *data;
 	uint64_t capacity, journal, cache, reserve, buffers;
 	char *listen;
@@ -30,16 +29,12 @@ struct config {
 	uint64_t spin_us;
 	uint64_t scrub_rate;
 	uint64_t conn_max;
-	bool foreground, check, data_sums, format;
-	char *pidfile, *log, *debug;
+	bool check, data_sums, format;
 };
 
 #define FIELD(f) offsetof(struct config, f)
 static const struct opt options[] = {
-	{ "cluster", 'c', OPT_STR, FIELD(cluster), NULL, 0, 0, NULL, "FILE",
-	  "the cluster file, hailfs.conf(5)" },
-	{ "id", 'i', OPT_U64, FIELD(id), "0", 0, UINT32_MAX, NULL, "N",
-	  "which block daemon of the cluster file this is" },
+	DAEMON_OPTIONS_FIRST("block daemon"),
 	{ "data", 0, OPT_STR, FIELD(data), NULL, 0, 0, NULL, "DIR",
 	  "directory of the store; default: data= of the cluster file" },
 	{ "capacity", 0, OPT_SIZE, FIELD(capacity), "0", 0, UINT64_MAX, NULL,
@@ -75,14 +70,7 @@ static const struct opt options[] = {
 	{ "format", 0, OPT_FLAG, FIELD(format), "no", 0, 0, NULL, NULL,
 	  "make an empty store and exit; an empty data directory gets one "
 	  "by itself" },
-	{ "foreground", 'f', OPT_FLAG, FIELD(foreground), "no", 0, 0, NULL,
-	  NULL, "stay in the foreground, messages to stderr" },
-	{ "pidfile", 0, OPT_STR, FIELD(pidfile), NULL, 0, 0, NULL, "FILE",
-	  "write the process id there" },
-	{ "log", 0, OPT_STR, FIELD(log), NULL, 0, 0, NULL, "FILE",
-	  "messages go there; default: syslog" },
-	{ "debug", 0, OPT_STR, FIELD(debug), NULL, 0, 0, NULL, "LIST",
-	  "subsystems whose debug messages appear, or 'all'" },
+	DAEMON_OPTIONS_LAST,
 	{ .name = NULL },
 };
 
@@ -105,71 +93,6 @@ struct blockd {
 	int exit_status;
 };
 
-/* ---- options ---- */
-
-static int apply_conf_keys(struct blockd *b)
-{
-	const struct conf_daemon *d = b->self;
-	char why[160];
-	int rv;
-
-	for (uint32_t i = 0; i < d->opt_count; i++) {
-		rv = opt_set(options, &b->cfg, d->opt_keys[i],
-			     d->opt_values[i], why, sizeof(why));
-		if (rv < 0) {
-			fprintf(stderr, "hail-blockd: %s:%u:%u: %s; see "
-				"hail-blockd(8)\n", b->cfg.cluster,
-				d->opt_at[i].line, d->opt_at[i].column, why);
-			return rv;
-		}
-	}
-	return 0;
-}
-
-/* Command line, then cluster file, then the command line again so that it
- * wins. Returns 0; 1: done (help); -errno. */
-static int configure(struct blockd *b, int argc, char **argv)
-{
-	int rv = opt_defaults(options, &b->cfg);
-
-	if (rv == 0)
-		rv = opt_parse(options, &b->cfg, argc, argv);
-	if (rv == OPT_HELP || rv == OPT_VERSION)
-		return 1;
-	if (rv == OPT_DUMP) {
-		opt_dump(options, &b->cfg, stdout);
-		return 1;
-	}
-	if (rv < 0)
-		return rv;
-	if (rv < argc) {
-		fprintf(stderr, "hail-blockd: unexpected argument '%s'\n",
-			argv[rv]);
-		return -EINVAL;
-	}
-	if (!b->cfg.cluster || b->cfg.id == 0) {
-		fprintf(stderr, "hail-blockd: --cluster FILE and --id N are "
-			"needed; see hail-blockd(8)\n");
-		return -EINVAL;
-	}
-	rv = conf_load(b->cfg.cluster, &b->conf);
-	if (rv < 0)
-		return rv;
-	b->self = conf_find(b->conf.blockds, b->conf.blockd_count,
-			    (uint32_t)b->cfg.id);
-	if (!b->self) {
-		fprintf(stderr, "hail-blockd: %s has no line 'blockd %llu'\n",
-			b->cfg.cluster, (unsigned long long)b->cfg.id);
-		return -ENOENT;
-	}
-	rv = apply_conf_keys(b);
-	if (rv == 0)
-		rv = opt_parse(options, &b->cfg, argc, argv);
-	if (rv < 0)
-		return rv;
-	return b->cfg.debug ? diag_set_debug(b->cfg.debug) : 0;
-}
-
 /* The directory of the store, made if need be, as an absolute name: going to
  * the background changes to "/". */
 static int find_data(struct blockd *b)
@@ -178,7 +101,7 @@ static int find_data(struct blockd *b)
 
 	if (!dir) {
 		fprintf(stderr, "hail-blockd: %s: blockd %u: no data=DIR, and "
-			"no --data DIR\n", b->cfg.cluster, b->self->id);
+			"no --data DIR\n", b->cfg.d.cluster, b->self->id);
 		return -EINVAL;
 	}
 	if (!b->cfg.check && mkdir(dir, 0700) < 0 && errno != EEXIST) {
@@ -455,14 +378,15 @@ int main(int argc, char **argv)
 
 	diag_init("hail-blockd", false);
 	b.lock_fd = -1;
-	rv = configure(&b, argc, argv);
+	rv = daemon_configure(DAEMON_BLOCKD, options, &b.cfg, argc, argv,
+			      &b.conf, &b.self);
 	if (rv != 0)
 		return rv > 0 ? 0 : EXIT_USAGE;
 	if (find_data(&b) < 0)
 		return EXIT_USAGE;
-	dopt.foreground = b.cfg.foreground || b.cfg.check || b.cfg.format;
-	dopt.pidfile = b.cfg.pidfile;
-	dopt.log = b.cfg.log;
+	dopt.foreground = b.cfg.d.foreground || b.cfg.check || b.cfg.format;
+	dopt.pidfile = b.cfg.d.pidfile;
+	dopt.log = b.cfg.d.log;
 	rv = daemon_start(&dopt);
 	if (rv < 0)
 		return EXIT_ERROR;

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "common/daemon.h"
+#include "common/daemon_conf.h"
 #include "common/diag.h"
-#include "common/opt.h"
 #include "metad/admin.h"
 #include "metad/aio.h"
 #include "metad/cut.h"
@@ -27,23 +27,17 @@
 #define STOP_WAIT_MS 10000u
 
 struct config {
-	char *cluster;
-	uint64_t id;
+	struct daemon_config d; /* first */
 	char *data, *listen;
 	uint64_t snapshot_bytes;
 	uint64_t metrics_port;
 	uint64_t spin_us;
 	char *restore;
-	bool foreground;
-	char *pidfile, *log, *debug;
 };
 
 #define FIELD(f) offsetof(struct config, f)
 static const struct opt options[] = {
-	{ "cluster", 'c', OPT_STR, FIELD(cluster), NULL, 0, 0, NULL, "FILE",
-	  "the cluster file, hailfs.conf(5)" },
-	{ "id", 'i', OPT_U64, FIELD(id), "0", 0, UINT32_MAX, NULL, "N",
-	  "which metadata daemon of the cluster file this is" },
+	DAEMON_OPTIONS_FIRST("metadata daemon"),
 	{ "data", 0, OPT_STR, FIELD(data), NULL, 0, 0, NULL, "DIR",
 	  "directory of the metadata; default: data= of the cluster file" },
 	{ "snapshot-bytes", 0, OPT_SIZE, FIELD(snapshot_bytes), "64m",
@@ -58,14 +52,7 @@ static const struct opt options[] = {
 	{ "spin", 0, OPT_U64, FIELD(spin_us), "40", 0, 1000, NULL, "US",
 	  "microseconds to stay awake for the next request when requests "
 	  "have lately come that fast; 0: never" },
-	{ "foreground", 'f', OPT_FLAG, FIELD(foreground), "no", 0, 0, NULL,
-	  NULL, "stay in the foreground, messages to stderr" },
-	{ "pidfile", 0, OPT_STR, FIELD(pidfile), NULL, 0, 0, NULL, "FILE",
-	  "write the process id there" },
-	{ "log", 0, OPT_STR, FIELD(log), NULL, 0, 0, NULL, "FILE",
-	  "messages go there; default: syslog" },
-	{ "debug", 0, OPT_STR, FIELD(debug), NULL, 0, 0, NULL, "LIST",
-	  "subsystems whose debug messages appear, or 'all'" },
+	DAEMON_OPTIONS_LAST,
 	{ .name = NULL },
 };
 
@@ -92,82 +79,22 @@ static struct program {
 
 /* ---- options ---- */
 
-static int apply_conf_keys(struct program *p, const struct conf_daemon *d)
-{
-	char why[160];
-	uint32_t i;
-	int rv;
-
-	for (i = 0; i < d->opt_count; i++) {
-		rv = opt_set(options, &p->cfg, d->opt_keys[i],
-			     d->opt_values[i], why, sizeof(why));
-		if (rv < 0) {
-			fprintf(stderr, "hail-metad: %s:%u:%u: %s; see "
-				"hail-metad(8)\n", p->cfg.cluster,
-				d->opt_at[i].line, d->opt_at[i].column, why);
-			return rv;
-		}
-	}
-	return 0;
-}
-
-static int find_self(struct program *p, int argc, char **argv)
-{
-	int rv = conf_load(p->cfg.cluster, &p->conf);
-
-	if (rv < 0)
-		return rv;
-	p->md.conf = &p->conf;
-	p->md.cluster_id = p->conf.cluster_id;
-	p->md.self = conf_find(p->conf.metads, p->conf.metad_count,
-			       (uint32_t)p->cfg.id);
-	if (!p->md.self) {
-		fprintf(stderr, "hail-metad: %s has no line 'metad %" PRIu64
-			"'\n", p->cfg.cluster, p->cfg.id);
-		return -ENOENT;
-	}
-	if (p->conf.metad_count != 1) {
-		fprintf(stderr, "hail-metad: %s names %" PRIu32 " metads; this "
-			"version works with one\n", p->cfg.cluster,
-			p->conf.metad_count);
-		return -EOPNOTSUPP;
-	}
-	/* The cluster file's keys are weaker than the command line. */
-	rv = apply_conf_keys(p, p->md.self);
-	if (rv == 0)
-		rv = opt_parse(options, &p->cfg, argc, argv);
-	return rv < 0 ? rv : 0;
-}
-
 /* Returns 0; 1: done (help); -errno, said on stderr. */
 static int configure(struct program *p, int argc, char **argv)
 {
-	int rv = opt_defaults(options, &p->cfg);
+	int rv = daemon_configure(DAEMON_METAD, options, &p->cfg, argc, argv,
+				  &p->conf, &p->md.self);
 
-	if (rv == 0)
-		rv = opt_parse(options, &p->cfg, argc, argv);
-	if (rv == OPT_HELP || rv == OPT_VERSION)
-		return 1;
-	if (rv == OPT_DUMP) {
-		opt_dump(options, &p->cfg, stdout);
-		return 1;
-	}
-	if (rv < 0)
+	if (rv != 0)
 		return rv;
-	if (rv < argc) {
-		fprintf(stderr, "hail-metad: unexpected argument '%s'\n",
-			argv[rv]);
-		return -EINVAL;
-	}
-	if (!p->cfg.cluster || p->cfg.id == 0) {
-		fprintf(stderr, "hail-metad: --cluster FILE and --id N are "
-			"needed; see hail-metad(8)\n");
-		return -EINVAL;
-	}
-	rv = find_self(p, argc, argv);
-	if (rv == 0 && p->cfg.debug)
-		rv = diag_set_debug(p->cfg.debug);
-	return rv;
+	p->md.conf = &p->conf;
+	p->md.cluster_id = p->conf.cluster_id;
+	if (p->conf.metad_count == 1)
+		return 0;
+	fprintf(stderr, "hail-metad: %s names %" PRIu32 " metads; this "
+		"version works with one\n", p->cfg.d.cluster,
+		p->conf.metad_count);
+	return -EOPNOTSUPP;
 }
 
 static int open_data(struct program *p)
@@ -178,7 +105,7 @@ static int open_data(struct program *p)
 
 	if (!path) {
 		fprintf(stderr, "hail-metad: %s: metad %" PRIu32
-			": no data=DIR, and no --data DIR\n", p->cfg.cluster,
+			": no data=DIR, and no --data DIR\n", p->cfg.d.cluster,
 			p->md.self->id);
 		return -EINVAL;
 	}
@@ -646,9 +573,9 @@ int main(int argc, char **argv)
 			p->cfg.restore = path;
 		}
 	}
-	o.foreground = p->cfg.foreground;
-	o.pidfile = p->cfg.pidfile;
-	o.log = p->cfg.log;
+	o.foreground = p->cfg.d.foreground;
+	o.pidfile = p->cfg.d.pidfile;
+	o.log = p->cfg.d.log;
 	if (daemon_start(&o) < 0)
 		return EXIT_ERROR;
 	p->stop_fd = daemon_stop_fd();
