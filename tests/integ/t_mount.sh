@@ -52,7 +52,15 @@ for c in "$long/c.conf" "$T/a,b\\c.conf"; do
 	[ "$(cat "$MNT/f")" = fuse.hailfs ] || fail "cluster file $c"
 	umount "$MNT"
 done
+# umount(8) does not wait for the mount's process, and a mount elsewhere is
+# refused until that has closed its session.
+no_session() {
+	until [ "$("$CTL" -c "$conf" sessions --json)" = "[]" ]; do
+		sleep 0.02
+	done
+}
 for m in "$long" "$T/a,b"; do
+	no_session
 	"$BIN/hailfs" -o log="$T/log" "$conf" "$m" >"$T/out" 2>&1 ||
 		{ cat "$T/out"; fail "mount point $m"; }
 	[ "$(cat "$m/f")" = fuse.hailfs ] || fail "mount point $m"
