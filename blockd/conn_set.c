@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include "common/daemon.h"
 #include "common/diag.h"
 #include "common/local_sock.h"
 
@@ -178,8 +179,9 @@ int conn_set_new(struct ring *r, struct pool *pool, const char *addr,
 	if (s)
 		rv = listen_at(s, addr, port);
 	if (rv < 0) {
-		snprintf(why, why_size, "cannot listen at %s:%u: %s", addr,
-			 port, strerror(-rv));
+		snprintf(why, why_size, "cannot listen at %s:%u: %s%s", addr,
+			 port, strerror(-rv),
+			 rv == -EADDRINUSE ? LISTEN_IN_USE_HINT : "");
 		free(s);
 		return rv;
 	}

@@ -104,6 +104,10 @@ code 0 "${K[@]}" metad backup "$T/backup"
 code 1 "${K[@]}" metad backup "$T/no/such/dir"; says "$T/no/such/dir"
 [ ! -e "$T/backup.part" ] || fail "a part of the backup is left"
 
+# Not beside the metad that runs.
+code 1 "${K[@]}" metad restore "$T/backup" "$T/beside"
+says "another process listens there, this daemon perhaps: stop it"
+
 # ---- down ----
 (cd "$MNT" && code 1 local down "$C" && says "fuser") || fail "busy"
 code 0 local status "$C"
