@@ -477,12 +477,22 @@ bool lock_cancel(struct lock_table *t, struct lock_wait *w)
 	return true;
 }
 
+/* The first lock from @h on that @r's own owner has in its range, or NULL. */
+static struct held *next_own(struct held *h, const struct lock_range *r)
+{
+	for (; h && h->start <= r->end; h = h->next)
+		if (h->owner == r->owner && h->end >= r->start)
+			return h;
+	return NULL;
+}
+
 void lock_get(struct lock_table *t, struct lock_range *r)
 {
 	struct lock_inode *in = inode_find(t, r->ino);
-	struct held *h = in ? next_conflict(in->held[r->kind], r) : NULL;
+	struct held *h = in ? in->held[r->kind] : NULL;
 
 	check_range(r);
+	h = r->type == LOCK_TYPE_UNLOCK ? next_own(h, r) : next_conflict(h, r);
 	if (!h) {
 		r->type = LOCK_TYPE_UNLOCK;
 		return;

@@ -64,7 +64,8 @@ int lock_set_wait(struct lock_table *t, struct lock_wait *w);
  * still waiting. */
 bool lock_cancel(struct lock_table *t, struct lock_wait *w);
 /* Puts the first conflicting lock (the lowest start) in @r, or r->type =
- * LOCK_TYPE_UNLOCK. */
+ * LOCK_TYPE_UNLOCK. Asked with LOCK_TYPE_UNLOCK it is the first lock of the
+ * owner's own, as F_OFD_GETLK with F_UNLCK is since Linux 6.5. */
 void lock_get(struct lock_table *t, struct lock_range *r);
 /* Drops every lock of (ino, kind, owner): close, exit. Also ends its waits
  * with -EINTR. */

@@ -68,6 +68,23 @@ static void getlk_tells_range_type_and_pid(void **state)
 	lock_table_free(t);
 }
 
+static void getlk_of_unlock_tells_own_locks(void **state)
+{
+	struct lock_table *t = lock_table_new();
+	struct lock_range r = posix(1, LOCK_TYPE_UNLOCK, 0, 100);
+
+	(void)state;
+	set(t, posix(2, LOCK_TYPE_WRITE, 0, 5));
+	lock_get(t, &r);
+	assert_int_equal(r.type, LOCK_TYPE_UNLOCK);
+	set(t, posix(1, LOCK_TYPE_READ, 30, 40));
+	lock_get(t, &r);
+	assert_int_equal(r.type, LOCK_TYPE_READ);
+	assert_int_equal(r.start, 30);
+	assert_int_equal(r.end, 40);
+	lock_table_free(t);
+}
+
 static void the_whole_range_is_one_lock(void **state)
 {
 	struct lock_table *t = lock_table_new();
@@ -339,6 +356,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(getlk_tells_range_type_and_pid),
+		cmocka_unit_test(getlk_of_unlock_tells_own_locks),
 		cmocka_unit_test(the_whole_range_is_one_lock),
 		cmocka_unit_test(posix_and_flock_do_not_see_each_other),
 		cmocka_unit_test(inodes_do_not_see_each_other),

@@ -187,6 +187,22 @@ static void ofd_locks_belong_to_the_handle(void)
 	CHECK_ERR(lk(open_f(), F_SETLK, F_WRLCK, 0, 10), EAGAIN);
 }
 
+/* Linux 6.5 and later. */
+static void ofd_getlk_of_unlock_tells_own_locks(void)
+{
+	int a = open_f(), b = open_f();
+	struct flock fl = { .l_type = F_UNLCK, .l_len = 100 };
+	CHECK(lk(b, F_OFD_SETLK, F_WRLCK, 40, 10) == 0);
+	if (fcntl(a, F_OFD_GETLK, &fl) && errno == EINVAL)
+		posix_skip("the kernel does not ask for own locks");
+	CHECK(fl.l_type == F_UNLCK);
+	CHECK(lk(a, F_OFD_SETLK, F_RDLCK, 20, 10) == 0);
+	fl = (struct flock){ .l_type = F_UNLCK, .l_len = 100 };
+	CHECK(fcntl(a, F_OFD_GETLK, &fl) == 0);
+	CHECK(fl.l_type == F_RDLCK && fl.l_start == 20 && fl.l_len == 10);
+	CHECK(fl.l_pid == -1);
+}
+
 static void flock_is_per_handle(void)
 {
 	int a = open_f(), b = open_f();
@@ -223,6 +239,8 @@ const struct posix_case posix_locks[] = {
 	{ "a deadlock is EDEADLK", deadlocks_are_found, false },
 	{ "OFD locks belong to the open file", ofd_locks_belong_to_the_handle,
 	  false },
+	{ "F_OFD_GETLK with F_UNLCK tells the handle's own locks",
+	  ofd_getlk_of_unlock_tells_own_locks, false },
 	{ "flock belongs to the open file and is not fcntl",
 	  flock_is_per_handle, false },
 	{ "a lock needs a handle of its kind", read_locks_need_read_handles,
