@@ -8,6 +8,7 @@
  */
 #include "blockd/mem.h"
 #include "blockd/store_priv.h"
+#include "common/diag.h"
 
 #define FILL_SLICE_UNITS 512u
 
@@ -37,6 +38,10 @@ void ckpt_tick(void *arg)
 	uint64_t now = s->dev->vt->now_ms(s->dev);
 
 	store_enter(s);
+	if (s->ckpt.full && s->ckpt.state == CKPT_FULL) {
+		s->ckpt.state = CKPT_INDEX;
+		worker_submit(s->worker, &s->ckpt.job);
+	}
 	if (!store_clean(s) && (now - s->active_ms >= CKPT_IDLE_MS ||
 				now - s->dirty_since_ms >= CKPT_AGE_MS))
 		ckpt_request(s);
@@ -435,16 +440,36 @@ static void finish(struct store *s)
 	s->dirty_since_ms = s->dev->vt->now_ms(s->dev);
 }
 
+/* All that it would put into the index is in the journal and in segments: it
+ * waits for room. Who wants units hears that there are none. */
+static void index_full(struct store *s)
+{
+	struct ckpt *c = &s->ckpt;
+
+	if (!c->full)
+		diag_warn("store", "event=index-full error=\"no room on the "
+			  "disk for the index: deletes take effect, and what "
+			  "is written goes on, when there is\"");
+	c->full = true;
+	c->state = CKPT_FULL;
+	space_wake(s);
+}
+
 static void index_done(struct worker_job *j)
 {
 	struct ckpt *c = container_of(j, struct ckpt, job);
 	struct store *s = container_of(c, struct store, ckpt);
 
 	store_enter(s);
-	if (c->job_err != 0) {
+	if (c->job_err == -ENOSPC && !s->closing) {
+		index_full(s);
+	} else if (c->job_err != 0) {
 		store_fail(s, c->job_err, "commit of the index");
 		c->state = CKPT_IDLE;
 	} else {
+		if (c->full)
+			diag_info("store", "event=index-has-room");
+		c->full = false;
 		settle_blocks(s);
 		c->batch.put_count = 0;
 		c->values_len = 0;
@@ -465,6 +490,7 @@ static void to_index(struct store *s)
 
 	c->state = CKPT_INDEX;
 	c->batch.last = slist_empty(&c->todo);
+	c->batch.put_done = false;
 	c->batch.cut_count = 0;
 	if (c->batch.last) {
 		for (struct slist *e = s->cuts.next; e != &s->cuts;

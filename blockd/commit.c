@@ -43,10 +43,15 @@ static void answer_all(struct store *s, struct slist *l, int err)
 	}
 }
 
+static void commit_answer(struct store *s, int err)
+{
+	answer_all(s, &s->commit.current, err);
+	answer_all(s, &s->commit.waiting, err);
+}
+
 void commit_fail(struct store *s)
 {
-	answer_all(s, &s->commit.current, -EIO);
-	answer_all(s, &s->commit.waiting, -EIO);
+	commit_answer(s, -EIO);
 }
 
 /* ---- what is to be journalled ---- */
@@ -369,6 +374,8 @@ static void record_build(struct store *s)
 	if (!journal_place(s, s->record_max, &c->off)) {
 		if (s->ckpt.state == CKPT_IDLE)
 			ckpt_request(s);
+		else if (s->ckpt.state == CKPT_FULL)
+			commit_answer(s, -ENOSPC);
 		return;
 	}
 	record_fill(s);

@@ -2,6 +2,7 @@
 #include "blockd/index.h"
 
 #include <endian.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,22 +110,63 @@ static int env_open(const char *dir, uint64_t map_bytes, unsigned flags,
  * shorter than the last number says. LMDB maps it, and a page beyond its end
  * would be a SIGBUS. So it is made longer (by a hole) than any transaction
  * needs before each begins. */
-int index_lengthen(struct index *x)
+static int lengthen(int fd, uint64_t used)
 {
-	MDB_envinfo info;
-	MDB_stat stat;
+	uint64_t want = used + INDEX_AHEAD;
 	struct stat st;
-	uint64_t want;
-	int fd;
 
-	if (mdb_env_info(x->env, &info) != 0 ||
-	    mdb_env_stat(x->env, &stat) != 0 ||
-	    mdb_env_get_fd(x->env, &fd) != 0 || fstat(fd, &st) != 0)
+	if (fstat(fd, &st) != 0)
 		return -EIO;
-	want = (info.me_last_pgno + 1) * stat.ms_psize + INDEX_AHEAD;
 	if ((uint64_t)st.st_size >= want)
 		return 0;
 	return ftruncate(fd, (off_t)(want + INDEX_AHEAD)) < 0 ? -errno : 0;
+}
+
+static int allocate_to(struct index *x, int fd, uint64_t end)
+{
+	int rv;
+
+	if (x->allocated >= end)
+		return 0;
+	do
+		rv = fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)x->allocated,
+			       (off_t)(end - x->allocated));
+	while (rv < 0 && errno == EINTR);
+	if (rv < 0 && errno != EOPNOTSUPP)
+		return -errno;
+	x->allocated = end;
+	return 0;
+}
+
+/* A commit for which the disk has no room would stop the store, and freeing
+ * what was deleted takes a commit. So the disk's blocks are taken beforehand,
+ * for two transactions where there is room; with less than one's it is not
+ * begun. From the file's start on, since pages there may be holes, too. */
+static int allocate(struct index *x, int fd, uint64_t used)
+{
+	uint64_t txn = u64_min(INDEX_TXN_MAX, 2 * used + INDEX_TXN_NEW);
+
+	if (x->allocated >= used + txn + txn / 2)
+		return 0;
+	if (allocate_to(x, fd, used + 2 * txn) == 0)
+		return 0;
+	return allocate_to(x, fd, used + txn);
+}
+
+int index_make_room(struct index *x)
+{
+	MDB_envinfo info;
+	MDB_stat stat;
+	uint64_t used;
+	int fd, err;
+
+	if (mdb_env_info(x->env, &info) != 0 ||
+	    mdb_env_stat(x->env, &stat) != 0 ||
+	    mdb_env_get_fd(x->env, &fd) != 0)
+		return -EIO;
+	used = (info.me_last_pgno + 1) * stat.ms_psize;
+	err = lengthen(fd, used);
+	return err != 0 ? err : allocate(x, fd, used);
 }
 
 static int dbis_open(struct index *x, MDB_txn *txn, unsigned flags)
@@ -219,7 +261,9 @@ int index_open(const char *dir, uint64_t map_bytes, bool read_only,
 		goto out;
 	err = env_open(dir, map_bytes, read_only ? MDB_RDONLY : 0, &x->env);
 	if (err == 0 && !read_only)
-		err = index_lengthen(x);
+		err = index_make_room(x);
+	if (err == -ENOSPC)
+		err = 0; /* only the next checkpoint needs it */
 	if (err == 0)
 		err = open_txns(x, st);
 	if (err == 0) {

@@ -71,6 +71,9 @@ struct index_batch {
 	struct image_cut *cuts; /* applied after the puts, in order */
 	size_t cut_count;
 	bool last; /* then @state, too */
+	uint32_t cut_blocks; /* changed by cuts in this transaction */
+	/* in and out: the puts are on disk, of a call that returned -ENOSPC */
+	bool put_done;
 	struct index_state state;
 	/* out: what the cuts freed of blocks in the index */
 	struct extent_run *freed;
@@ -80,8 +83,9 @@ struct index_batch {
 	uint64_t unwritten; /* units promised that the cuts removed */
 };
 
-/* Durable when it returned 0. Else -errno: nothing, or with cuts a part that
- * the same call repeats harmlessly. */
+/* Durable when it returned 0. Else -errno: nothing, or with cuts a part.
+ * -ENOSPC: the same call goes on when the disk has room; after any other the
+ * batch is of no use. */
 int index_apply(struct index *x, struct index_batch *b) must_check;
 
 #endif

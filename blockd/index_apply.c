@@ -9,7 +9,14 @@
 /* Blocks a transaction may change by cuts before it is committed: bounds its
  * dirty pages. A cut can be applied in parts: it stays in the journal until
  * the last part is on disk. */
-#define APPLY_CUT_BLOCKS 8192u
+#define APPLY_CUT_BLOCKS 4096u
+
+static int lmdb_status(int rc)
+{
+	int err = status_from_lmdb(rc);
+
+	return err == -ENOSPC ? -EIO : err;
+}
 
 static int puts_apply(struct index *x, MDB_txn *txn, struct index_batch *b)
 {
@@ -28,7 +35,7 @@ static int puts_apply(struct index *x, MDB_txn *txn, struct index_batch *b)
 		if (err == MDB_NOTFOUND)
 			err = 0;
 	}
-	return status_from_lmdb(err);
+	return lmdb_status(err);
 }
 
 static void freed_add(struct index_batch *b, uint32_t loc, uint32_t count)
@@ -103,17 +110,17 @@ static int cut_block(struct index *x, struct index_batch *b, MDB_cursor *cur,
 		return 0;
 	m.version = c->version;
 	if (image_allocated(&m) == 0)
-		return status_from_lmdb(mdb_cursor_del(cur, 0));
+		return lmdb_status(mdb_cursor_del(cur, 0));
 	wire_out_init(&o, x->value, sizeof(x->value));
 	image_encode(&o, key, &m);
 	assert(!o.overflow);
 	nv = (MDB_val){ o.len, x->value };
 	index_key_put(kb, key);
-	return status_from_lmdb(mdb_cursor_put(cur, &k, &nv, MDB_CURRENT));
+	return lmdb_status(mdb_cursor_put(cur, &k, &nv, MDB_CURRENT));
 }
 
-/* Applies @c to at most @max blocks from @from on; @from: where to go on.
- * 1: more is left; 0: done; -errno. */
+/* Applies @c to blocks from @from on, as many as the transaction may change;
+ * @from: where to go on. 1: more is left; 0: done; -errno. */
 static int cut_some(struct index *x, struct index_batch *b, MDB_txn *txn,
 		    const struct image_cut *c, struct image_key *from,
 		    uint64_t last)
@@ -122,10 +129,9 @@ static int cut_some(struct index *x, struct index_batch *b, MDB_txn *txn,
 	MDB_val k = { sizeof(kb), kb };
 	MDB_val v;
 	MDB_cursor *cur;
-	uint32_t count = 0;
 	int rc, err;
 
-	err = status_from_lmdb(mdb_cursor_open(txn, x->blocks, &cur));
+	err = lmdb_status(mdb_cursor_open(txn, x->blocks, &cur));
 	if (err != 0)
 		return err;
 	index_key_put(kb, from);
@@ -136,7 +142,7 @@ static int cut_some(struct index *x, struct index_batch *b, MDB_txn *txn,
 		err = index_key_get(&k, &key);
 		if (err != 0 || key.ino != c->ino || key.index > last)
 			break;
-		if (count++ == APPLY_CUT_BLOCKS) {
+		if (b->cut_blocks++ == APPLY_CUT_BLOCKS) {
 			*from = key;
 			err = 1;
 			break;
@@ -148,7 +154,7 @@ static int cut_some(struct index *x, struct index_batch *b, MDB_txn *txn,
 	}
 	mdb_cursor_close(cur);
 	if (rc != 0 && rc != MDB_NOTFOUND)
-		return status_from_lmdb(rc);
+		return lmdb_status(rc);
 	return err;
 }
 
@@ -163,7 +169,7 @@ static int cut_number(struct index *x, MDB_txn *txn, const struct image_cut *c)
 
 	if (c->cut == IMAGE_CUT_PURGE) {
 		err = mdb_del(txn, x->cuts, &k, NULL);
-		return err == MDB_NOTFOUND ? 0 : status_from_lmdb(err);
+		return err == MDB_NOTFOUND ? 0 : lmdb_status(err);
 	}
 	err = mdb_get(txn, x->cuts, &k, &v);
 	if (err == 0 && v.mv_size == sizeof(old))
@@ -171,19 +177,28 @@ static int cut_number(struct index *x, MDB_txn *txn, const struct image_cut *c)
 	if (le64toh(old) >= c->cut)
 		return 0;
 	v = (MDB_val){ sizeof(cut), &cut };
-	return status_from_lmdb(mdb_put(txn, x->cuts, &k, &v, 0));
+	return lmdb_status(mdb_put(txn, x->cuts, &k, &v, 0));
 }
 
-static int txn_next(struct index *x, MDB_txn **txn)
+/* Nothing is half done when this says -ENOSPC; of LMDB it would not be so. */
+static int txn_begin(struct index *x, MDB_txn **txn)
 {
-	int err = status_from_lmdb(mdb_txn_commit(*txn));
+	int err = index_make_room(x);
+
+	return err != 0 ? err :
+	       lmdb_status(mdb_txn_begin(x->env, NULL, 0, txn));
+}
+
+static int txn_next(struct index *x, struct index_batch *b, MDB_txn **txn)
+{
+	int err = lmdb_status(mdb_txn_commit(*txn));
 
 	*txn = NULL;
-	if (err == 0)
-		err = index_lengthen(x);
-	if (err == 0)
-		err = status_from_lmdb(mdb_txn_begin(x->env, NULL, 0, txn));
-	return err;
+	if (err != 0)
+		return err;
+	b->put_done = true;
+	b->cut_blocks = 0;
+	return txn_begin(x, txn);
 }
 
 static int cut_apply(struct index *x, struct index_batch *b, MDB_txn **txn,
@@ -196,7 +211,7 @@ static int cut_apply(struct index *x, struct index_batch *b, MDB_txn **txn,
 	if (!image_cut_blocks(c, &from.index, &last))
 		return cut_number(x, *txn, c);
 	while ((err = cut_some(x, b, *txn, c, &from, last)) == 1) {
-		err = txn_next(x, txn);
+		err = txn_next(x, b, txn);
 		if (err != 0)
 			return err;
 	}
@@ -211,21 +226,23 @@ int index_apply(struct index *x, struct index_batch *b)
 	MDB_txn *txn = NULL;
 	int err;
 
-	err = index_lengthen(x);
-	if (err == 0)
-		err = status_from_lmdb(mdb_txn_begin(x->env, NULL, 0, &txn));
-	if (err == 0)
+	b->cut_blocks = 0;
+	err = txn_begin(x, &txn);
+	if (err == 0 && !b->put_done)
 		err = puts_apply(x, txn, b);
-	for (size_t i = 0; i < b->cut_count && err == 0; i++)
+	for (size_t i = 0; i < b->cut_count && err == 0; i++) {
 		err = cut_apply(x, b, &txn, &b->cuts[i]);
+		if (err == 0 && ++b->cut_blocks > APPLY_CUT_BLOCKS)
+			err = txn_next(x, b, &txn);
+	}
 	if (err == 0 && b->last) {
 		v.mv_size = index_state_encode(sb, &b->state);
-		err = status_from_lmdb(mdb_put(txn, x->meta, &k, &v, 0));
+		err = lmdb_status(mdb_put(txn, x->meta, &k, &v, 0));
 	}
 	if (err != 0) {
 		if (txn != NULL)
 			mdb_txn_abort(txn);
 		return err;
 	}
-	return status_from_lmdb(mdb_txn_commit(txn));
+	return lmdb_status(mdb_txn_commit(txn));
 }

@@ -14,6 +14,10 @@
 
 /* More than the pages of one transaction. */
 #define INDEX_AHEAD (256u << 20)
+/* A transaction writes no more than twice the pages there are, and what is
+ * new; of a large index, than this. */
+#define INDEX_TXN_NEW (8u << 20)
+#define INDEX_TXN_MAX (40u << 20)
 /* No store that was written by any build lacks more pages at its end. */
 #define INDEX_SHORT_MAX (1u << 30)
 
@@ -26,6 +30,7 @@ struct index {
 	MDB_cursor *walk;
 	struct image_key walk_from;
 	bool walk_started;
+	uint64_t allocated; /* the file's bytes up to here are */
 	/* The store's thread: arrays for one image. */
 	uint32_t loc[BLOCK_UNITS_MAX];
 	uint32_t crc[BLOCK_UNITS_MAX];
@@ -36,7 +41,8 @@ void index_key_put(uint8_t *k, const struct image_key *key);
 int index_key_get(const MDB_val *k, struct image_key *key);
 size_t index_state_encode(uint8_t *buf, const struct index_state *st);
 
-/* Before a transaction that writes. Returns 0 or -errno. */
-int index_lengthen(struct index *x);
+/* Before a transaction that writes. Returns 0 or -errno; -ENOSPC: there may
+ * not be room on the disk for all that it writes. */
+int index_make_room(struct index *x);
 
 #endif

@@ -291,6 +291,8 @@ int space_ask(struct store *s, struct op *op, uint64_t holes, uint64_t temp)
 		return SPACE_OK;
 	if (grow_start(s) || s->release_posted)
 		return SPACE_WAIT;
+	if (s->ckpt.full)
+		return -ENOSPC;
 	/* A whole checkpoint gives back all that is to be had, but for what
 	 * waits for the next. */
 	if (op->waited &&

@@ -354,6 +354,11 @@ void store_close(struct store *s, void (*cb)(void *arg, int err), void *arg)
 {
 	store_enter(s);
 	s->closing = true;
+	if (s->ckpt.state == CKPT_FULL) {
+		/* Once more, and then the next start has it to do. */
+		s->ckpt.state = CKPT_INDEX;
+		worker_submit(s->worker, &s->ckpt.job);
+	}
 	s->close_cb = cb;
 	s->close_arg = arg;
 	s->close_req.done = close_synced;

@@ -185,6 +185,7 @@ struct ckpt {
 		CKPT_FILL, /* taking blocks, writing their units */
 		CKPT_FLUSH,
 		CKPT_INDEX,
+		CKPT_FULL, /* as INDEX, until the disk has room */
 	} state;
 	bool want;
 	bool posted;
@@ -207,6 +208,7 @@ struct ckpt {
 	size_t batch_cut_cap;
 	struct worker_job job;
 	int job_err;
+	bool full; /* the disk has no room for the index: tried again */
 };
 
 struct grow {

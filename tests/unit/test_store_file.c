@@ -2,10 +2,14 @@
  * show is that the threads agree (run it under tsan) and that an idle store
  * comes to rest.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -14,6 +18,20 @@
 #include "tests/lib/file_dev.h"
 
 #define BLOCK (1u << 20)
+
+/* The disk has no room for the index. (Of segments it is asked otherwise.) */
+static atomic_bool no_room;
+static atomic_uint refused;
+
+int fallocate(int fd, int mode, off_t off, off_t len)
+{
+	if (no_room && mode == FALLOC_FL_KEEP_SIZE) {
+		refused++;
+		errno = ENOSPC;
+		return -1;
+	}
+	return (int)syscall(SYS_fallocate, fd, mode, off, len);
+}
 
 static char dir[64];
 static struct file_dev *f;
@@ -250,6 +268,83 @@ static void an_idle_store_comes_to_rest(void **state)
 	assert_int_equal(file_dev_run(f, 1500), 0);
 }
 
+static uint64_t checkpoints(void)
+{
+	struct store_stat st;
+
+	store_stat(s, &st);
+	assert_int_equal(st.error, 0);
+	return st.checkpoints;
+}
+
+static int last_err;
+
+static void took(struct store_req *r, int err)
+{
+	(void)r;
+	last_err = err;
+	busy--;
+}
+
+/* A small write, synced: two units of the journal. */
+static int write_small(uint64_t ino, uint32_t off)
+{
+	struct store_req r = { .done = took };
+	uint8_t sums[4];
+	struct blk_write w = { .ino = ino, .off = off, .len = 4096,
+			       .block_log2 = 20, .flags = BLK_WRITE_SYNC,
+			       .mtime_ns = 1, .sums = { sums, 4 } };
+
+	crc32c_sums(off, data + off, 4096, sums);
+	busy++;
+	store_write(s, &r, &w, data + off);
+	wait_all();
+	return last_err;
+}
+
+static void a_full_disk_holds_the_index_up_and_no_more(void **state)
+{
+	struct store_req r = { .done = answered };
+	uint64_t was, ino = 10;
+	static uint8_t sums[1024];
+	uint32_t count = 0;
+
+	(void)state;
+	close_store();
+	no_room = true; /* also for what is taken at the start */
+	refused = 0;
+	open_store();
+	was = checkpoints();
+	write_start(&r, sums, 2, 0, 0, BLOCK, true);
+	wait_all();
+	/* More than half of the journal, and a checkpoint is due. */
+	for (; count < 300; count++)
+		assert_int_equal(write_small(ino, count % 256 * 4096), 0);
+	for (int i = 0; i < 100 && refused < 6; i++)
+		(void)file_dev_run(f, 100);
+	assert_true(refused >= 6); /* it is tried again */
+	assert_int_equal(checkpoints(), was);
+	busy++;
+	store_purge(s, &r, &ino, 1);
+	wait_all();
+	while (count < 1000 && write_small(11, count % 256 * 4096) == 0)
+		count++;
+	assert_int_equal(last_err, -ENOSPC); /* the journal's end */
+	assert_int_equal(write_small(11, 0), -ENOSPC);
+	read_same(2, 0);
+	no_room = false;
+	for (int i = 0; i < 100 && checkpoints() == was; i++)
+		(void)file_dev_run(f, 100);
+	assert_true(checkpoints() > was);
+	for (count = 0; count < 600; count++)
+		assert_int_equal(write_small(12, count % 256 * 4096), 0);
+	read_same(12, 0);
+	close_store();
+	open_store();
+	read_same(2, 0);
+	read_same(12, 0);
+}
+
 static bool has_segment(uint32_t i)
 {
 	char path[128];
@@ -303,6 +398,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			segments_go_and_come_on_their_thread,
 			setup_small_segments, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_full_disk_holds_the_index_up_and_no_more, setup,
+			teardown),
 		cmocka_unit_test_setup_teardown(an_idle_store_comes_to_rest,
 						setup, teardown),
 	};
