@@ -58,7 +58,16 @@ static void ops_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask,
 static void ops_getattr(fuse_req_t req, fuse_ino_t ino,
 			struct fuse_file_info *fi)
 {
-	(void)fi;
+	/* With a handle that writes: the kernel is about to write. */
+	if (fi && rim_of(req)->writeback) {
+		struct rim_file *f = file_of(fi);
+		bool writes = f->writes;
+		rim_file_sent(f);
+		if (writes && rim_refused_take(ino)) {
+			fuse_reply_err(req, ENOSPC);
+			return;
+		}
+	}
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
 		core_getattr(rr->rim->core, ino, rim_cb_attr, rr);

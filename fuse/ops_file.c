@@ -52,6 +52,7 @@ static struct opening *opening_new(fuse_req_t req,
 		return NULL;
 	}
 	rim_begin(&o->rr, req);
+	o->f->writes = (fi->flags & O_ACCMODE) != O_RDONLY;
 	o->fi = *fi;
 	o->fi.fh = (uint64_t)(uintptr_t)o->f;
 	opening_flags(rim_of(req), &o->fi);
@@ -83,6 +84,8 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int flags = fi->flags;
 	if (!o)
 		return;
+	if (o->f->writes)
+		rim_refused_forget(ino);
 	core_open(rim_of(req)->core, ino, flags, &o->f->file, opened, o);
 }
 
@@ -145,6 +148,8 @@ static void ops_release(fuse_req_t req, fuse_ino_t ino,
 		core_lock_drop_owner(r->core, ino, LOCK_KIND_FLOCK,
 				     fi->lock_owner);
 	rim_file_locks_closed(r, ino, f);
+	if (f->writes)
+		rim_refused_forget(ino);
 	core_release(r->core, f->file);
 	rim_file_free(f);
 	fuse_reply_err(req, 0);
@@ -187,6 +192,7 @@ struct writing {
 	fuse_ino_t ino;
 	size_t size;
 	int sync; /* O_DSYNC, O_SYNC: made durable by us */
+	bool cached; /* the kernel's page, of a write that has returned */
 };
 
 static void written(void *arg, int err)
@@ -199,11 +205,14 @@ static void written(void *arg, int err)
 			   w);
 		return;
 	}
+	struct rim *r = w->rr.rim;
 	fuse_req_t req = rim_end(&w->rr);
 	if (req && err)
 		fuse_reply_err(req, -err);
 	else if (req)
 		fuse_reply_write(req, w->size);
+	if (err == -ENOSPC && w->cached)
+		rim_refused(r, w->ino);
 	free(w);
 }
 
@@ -221,6 +230,7 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	w->size = size;
 	w->ino = ino;
 	w->sync = 0;
+	w->cached = fi->writepage && r->writeback;
 	/* The kernel syncs what it writes through its cache, and leaves that
 	 * to us for a handle of direct I/O. Buffered till then, the bytes and
 	 * the sync are one frame. */

@@ -89,6 +89,14 @@ void rim_drop_sgid(fuse_req_t req, fuse_ino_t ino);
 /* Is the caller in @gid's group, or privileged? Reads /proc. */
 bool rim_caller_in_group(const struct fuse_ctx *caller, gid_t gid);
 
+/* refused.c, -o writeback: pages of @ino that a program has written long ago
+ * found no space. After the reply: it may wait for those pages. */
+void rim_refused(struct rim *r, uint64_t ino);
+/* Is its next writer still to be told? Says so once. */
+bool rim_refused_take(uint64_t ino);
+/* The kernel told it, or those who are to be told are gone. */
+void rim_refused_forget(uint64_t ino);
+
 /* handlers: ops_dir.c, ops_attr.c, ops_file.c, ops_lock.c */
 void ops_dir_fill(struct fuse_lowlevel_ops *ops);
 void ops_attr_fill(struct fuse_lowlevel_ops *ops);
@@ -98,6 +106,7 @@ void ops_lock_fill(struct fuse_lowlevel_ops *ops);
 /* An open file as the kernel's handle names it. */
 struct rim_file {
 	struct core_file *file;
+	bool writes; /* open for writing */
 	/* Lock owners that took POSIX-kind locks through this handle: an OFD
 	 * lock ends with the handle, which the kernel does not tell. */
 	pthread_mutex_t owners_lock;
