@@ -529,11 +529,7 @@ static void flush_done(struct dev_io *io, int res)
 	struct ckpt *c = &s->ckpt;
 
 	store_enter(s);
-	if (res != 0)
-		store_fail(s, res, "flush of a segment");
-	else
-		seg->flushed = u64_max(seg->flushed, seg->ckpt_flush.covers);
-	segment_put(s, seg);
+	segment_flushed(s, seg, &seg->ckpt_flush, res);
 	if (--c->flush_pending == 0) {
 		if (s->error != 0)
 			give_up(s);
@@ -555,19 +551,8 @@ static void flush(struct store *s)
 						   struct segment, ckpt_link);
 
 		slist_del(&seg->ckpt_link);
-		if (seg->flushed == seg->written)
-			continue;
-		seg->ckpt_flush.covers = seg->written;
-		seg->ckpt_flush.io = (struct dev_io){
-			.op = DEV_FLUSH,
-			.file = seg->file,
-			.done = flush_done,
-			.priv = { seg, s },
-		};
-		c->flush_pending++;
-		segment_hold(seg);
-		s->st.flushes++;
-		s->dev->vt->submit(s->dev, &seg->ckpt_flush.io);
+		segment_flush(s, seg, &seg->ckpt_flush, flush_done,
+			      &c->flush_pending);
 	}
 	if (--c->flush_pending == 0)
 		to_index(s);

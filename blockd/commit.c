@@ -319,11 +319,7 @@ static void flush_done(struct dev_io *io, int res)
 	struct store *s = io->priv[1];
 
 	store_enter(s);
-	if (res != 0)
-		store_fail(s, res, "flush of a segment");
-	else
-		seg->flushed = u64_max(seg->flushed, seg->commit_flush.covers);
-	segment_put(s, seg);
+	segment_flushed(s, seg, &seg->commit_flush, res);
 	if (--s->commit.flush_pending == 0)
 		record_write(s);
 	store_leave(s, false);
@@ -342,19 +338,8 @@ static void flush_needed(struct store *s)
 						   commit_link);
 
 		slist_del(&seg->commit_link);
-		if (seg->flushed == seg->written)
-			continue;
-		seg->commit_flush.covers = seg->written;
-		seg->commit_flush.io = (struct dev_io){
-			.op = DEV_FLUSH,
-			.file = seg->file,
-			.done = flush_done,
-			.priv = { seg, s },
-		};
-		c->flush_pending++;
-		segment_hold(seg);
-		s->st.flushes++;
-		s->dev->vt->submit(s->dev, &seg->commit_flush.io);
+		segment_flush(s, seg, &seg->commit_flush, flush_done,
+			      &c->flush_pending);
 	}
 	if (--c->flush_pending == 0)
 		record_write(s);

@@ -250,6 +250,34 @@ void segment_put(struct store *s, struct segment *seg)
 		shrink_submit(s);
 }
 
+void segment_flush(struct store *s, struct segment *seg, struct seg_flush *f,
+		   void (*done)(struct dev_io *io, int res), uint32_t *pending)
+{
+	if (seg->flushed == seg->written)
+		return;
+	f->covers = seg->written;
+	f->io = (struct dev_io){
+		.op = DEV_FLUSH,
+		.file = seg->file,
+		.done = done,
+		.priv = { seg, s },
+	};
+	(*pending)++;
+	segment_hold(seg);
+	s->st.flushes++;
+	s->dev->vt->submit(s->dev, &f->io);
+}
+
+void segment_flushed(struct store *s, struct segment *seg,
+		     const struct seg_flush *f, int res)
+{
+	if (res != 0)
+		store_fail(s, res, "flush of a segment");
+	else
+		seg->flushed = u64_max(seg->flushed, f->covers);
+	segment_put(s, seg);
+}
+
 void space_shrink(struct store *s)
 {
 	struct shrink *k = &s->shrink;

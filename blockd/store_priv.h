@@ -463,6 +463,14 @@ static inline void segment_hold(struct segment *seg)
 	seg->ios++;
 }
 void segment_put(struct store *s, struct segment *seg);
+/* Flushes @seg's file by @f, which is the segment's, unless all that was
+ * written to it is on disk. Then @done comes, which *pending counts before,
+ * and begins with segment_flushed(); io->priv: segment, store. */
+void segment_flush(struct store *s, struct segment *seg, struct seg_flush *f,
+		   void (*done)(struct dev_io *io, int res), uint32_t *pending);
+/* On disk is what the flush covered; or the store has failed. */
+void segment_flushed(struct store *s, struct segment *seg,
+		     const struct seg_flush *f, int res);
 /* Gives the last segment back to the disk when it can be spared. */
 void space_shrink(struct store *s);
 
