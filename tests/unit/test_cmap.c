@@ -86,6 +86,34 @@ static void assert_refused(const struct cmap *m)
 	free(buf);
 }
 
+/* The sample and its bytes. */
+struct fixture {
+	struct cmap *m;
+	uint8_t *buf;
+	size_t len;
+};
+
+static int setup(void **state)
+{
+	struct fixture *x = calloc(1, sizeof(*x));
+
+	assert_non_null(x);
+	x->m = sample();
+	x->buf = encode(x->m, &x->len);
+	*state = x;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *x = *state;
+
+	cmap_free(x->m);
+	free(x->buf);
+	free(x);
+	return 0;
+}
+
 /* ---- construction ---- */
 
 static void a_new_map_is_empty(void **state)
@@ -124,34 +152,28 @@ static void a_copy_is_equal_and_independent(void **state)
 
 static void a_daemon_is_found_by_its_id(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
-	assert_int_equal(cmap_find_daemon(m, 11), 1);
-	assert_int_equal(cmap_find_daemon(m, 13), -ENOENT);
-	assert_int_equal(cmap_find_daemon(m, 0), -ENOENT);
-	cmap_free(m);
+	assert_int_equal(cmap_find_daemon(x->m, 11), 1);
+	assert_int_equal(cmap_find_daemon(x->m, 13), -ENOENT);
+	assert_int_equal(cmap_find_daemon(x->m, 0), -ENOENT);
 }
 
 static void a_daemon_can_be_added_once(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 	struct cmap_daemon d = { .id = 11 };
 
-	(void)state;
-	assert_int_equal(cmap_add_daemon(m, &d), -EEXIST);
-	assert_int_equal(m->daemon_count, 3);
-	cmap_free(m);
+	assert_int_equal(cmap_add_daemon(x->m, &d), -EEXIST);
+	assert_int_equal(x->m->daemon_count, 3);
 }
 
 static void a_daemon_without_number_is_refused(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 	struct cmap_daemon d = { .id = 0 };
 
-	(void)state;
-	assert_int_equal(cmap_add_daemon(m, &d), -EINVAL);
-	cmap_free(m);
+	assert_int_equal(cmap_add_daemon(x->m, &d), -EINVAL);
 }
 
 static void daemons_are_bounded(void **state)
@@ -168,15 +190,13 @@ static void daemons_are_bounded(void **state)
 
 static void consecutive_slots_cycle_through_all_daemons(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
 	for (uint32_t s = 0; s < SLOT_COUNT; s++) {
-		assert_int_equal(m->slots[s][0], s % 3);
-		assert_int_equal(m->slots[s][1], (s + 1) % 3);
-		assert_int_equal(m->slots[s][2], CMAP_SLOT_NONE);
+		assert_int_equal(x->m->slots[s][0], s % 3);
+		assert_int_equal(x->m->slots[s][1], (s + 1) % 3);
+		assert_int_equal(x->m->slots[s][2], CMAP_SLOT_NONE);
 	}
-	cmap_free(m);
 }
 
 static void a_slot_has_no_daemon_twice_when_daemons_are_few(void **state)
@@ -217,16 +237,12 @@ static void sessions_are_found_among_many(void **state)
 
 static void a_map_comes_back_as_it_was(void **state)
 {
-	struct cmap *m = sample(), *back = NULL;
-	size_t len;
-	uint8_t *buf = encode(m, &len);
+	const struct fixture *x = *state;
+	struct cmap *back = NULL;
 
-	(void)state;
-	assert_int_equal(cmap_decode(buf, len, &back), 0);
-	assert_same(m, back);
+	assert_int_equal(cmap_decode(x->buf, x->len, &back), 0);
+	assert_same(x->m, back);
 	cmap_free(back);
-	cmap_free(m);
-	free(buf);
 }
 
 static void an_empty_map_comes_back(void **state)
@@ -271,16 +287,12 @@ static void the_largest_map_fits_a_frame(void **state)
 
 static void every_truncation_is_refused(void **state)
 {
-	struct cmap *m = sample(), *back = NULL;
-	size_t len;
-	uint8_t *buf = encode(m, &len);
+	const struct fixture *x = *state;
+	struct cmap *back = NULL;
 
-	(void)state;
-	for (size_t cut = 0; cut < len; cut++)
-		assert_int_equal(cmap_decode(buf, cut, &back), -EBADMSG);
+	for (size_t cut = 0; cut < x->len; cut++)
+		assert_int_equal(cmap_decode(x->buf, cut, &back), -EBADMSG);
 	assert_null(back);
-	cmap_free(m);
-	free(buf);
 }
 
 static void a_trailing_byte_is_refused(void **state)
@@ -299,152 +311,122 @@ static void a_trailing_byte_is_refused(void **state)
 
 static void what_is_accepted_has_one_encoding(void **state)
 {
-	struct cmap *m = sample();
-	size_t len, again_len;
-	uint8_t *buf = encode(m, &len);
+	const struct fixture *x = *state;
+	size_t again_len;
 
-	(void)state;
 	/* Every bit before the slots, then of some slots, then of the rest. */
-	for (size_t bit = 0; bit < 8 * len; bit++) {
+	for (size_t bit = 0; bit < 8 * x->len; bit++) {
 		struct cmap *back = NULL;
 		uint8_t *again;
 
-		if (bit > 8 * 200 && bit < 8 * (len - 40))
+		if (bit > 8 * 200 && bit < 8 * (x->len - 40))
 			bit += 8 * 37 + 1;
-		buf[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		if (cmap_decode(buf, len, &back) == 0) {
+		x->buf[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		if (cmap_decode(x->buf, x->len, &back) == 0) {
 			again = encode(back, &again_len);
-			assert_int_equal(again_len, len);
-			assert_memory_equal(again, buf, len);
+			assert_int_equal(again_len, x->len);
+			assert_memory_equal(again, x->buf, x->len);
 			free(again);
 			cmap_free(back);
 		}
-		buf[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		x->buf[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
-	cmap_free(m);
-	free(buf);
 }
 
 static void another_format_is_refused(void **state)
 {
-	struct cmap *m = sample(), *back = NULL;
-	size_t len;
-	uint8_t *buf = encode(m, &len);
+	const struct fixture *x = *state;
+	struct cmap *back = NULL;
 
-	(void)state;
-	buf[0] = 2;
-	assert_int_equal(cmap_decode(buf, len, &back), -EBADMSG);
-	cmap_free(m);
-	free(buf);
+	x->buf[0] = 2;
+	assert_int_equal(cmap_decode(x->buf, x->len, &back), -EBADMSG);
 }
 
 static void replica_counts_are_bounded(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
-	m->replica_count = 0;
-	assert_refused(m);
-	cmap_free(m);
+	x->m->replica_count = 0;
+	assert_refused(x->m);
 }
 
 static void too_many_replicas_are_refused(void **state)
 {
-	struct cmap *m = sample(), *back = NULL;
-	size_t len;
-	uint8_t *buf = encode(m, &len);
+	const struct fixture *x = *state;
+	struct cmap *back = NULL;
 
-	(void)state;
 	for (uint32_t count = REPLICA_COUNT_MAX + 1; count < 256; count++) {
-		buf[20] = (uint8_t)count;
-		assert_int_equal(cmap_decode(buf, len, &back), -EBADMSG);
+		x->buf[20] = (uint8_t)count;
+		assert_int_equal(cmap_decode(x->buf, x->len, &back), -EBADMSG);
 	}
-	cmap_free(m);
-	free(buf);
 }
 
 static void a_slot_beyond_the_daemons_is_refused(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
-	m->slots[SLOT_COUNT - 1][1] = 3;
-	assert_refused(m);
-	m->slots[SLOT_COUNT - 1][1] = CMAP_SLOT_NONE - 1;
-	assert_refused(m);
-	cmap_free(m);
+	x->m->slots[SLOT_COUNT - 1][1] = 3;
+	assert_refused(x->m);
+	x->m->slots[SLOT_COUNT - 1][1] = CMAP_SLOT_NONE - 1;
+	assert_refused(x->m);
 }
 
 static void a_slot_with_one_daemon_twice_is_refused(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
-	m->slots[100][1] = m->slots[100][0];
-	assert_refused(m);
-	cmap_free(m);
+	x->m->slots[100][1] = x->m->slots[100][0];
+	assert_refused(x->m);
 }
 
 static void a_slot_with_a_replica_but_no_primary_is_refused(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
-	m->slots[100][0] = CMAP_SLOT_NONE;
-	assert_refused(m);
-	cmap_free(m);
+	x->m->slots[100][0] = CMAP_SLOT_NONE;
+	assert_refused(x->m);
 }
 
 static void an_unknown_state_is_refused(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
-	m->daemons[0].state = CMAP_STATE_LOST + 1;
-	assert_refused(m);
-	cmap_free(m);
+	x->m->daemons[0].state = CMAP_STATE_LOST + 1;
+	assert_refused(x->m);
 }
 
 static void a_daemon_given_twice_is_refused(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
-	m->daemons[2].id = m->daemons[0].id;
-	assert_refused(m);
-	m->daemons[2].id = 0;
-	assert_refused(m);
-	cmap_free(m);
+	x->m->daemons[2].id = x->m->daemons[0].id;
+	assert_refused(x->m);
+	x->m->daemons[2].id = 0;
+	assert_refused(x->m);
 }
 
 static void sessions_must_ascend_from_one(void **state)
 {
-	struct cmap *m = sample();
+	const struct fixture *x = *state;
 
-	(void)state;
-	m->sessions[1] = m->sessions[0];
-	assert_refused(m);
-	m->sessions[1] = m->sessions[0] - 1;
-	assert_refused(m);
-	m->sessions[0] = 0;
-	m->sessions[1] = 1;
-	assert_refused(m);
-	cmap_free(m);
+	x->m->sessions[1] = x->m->sessions[0];
+	assert_refused(x->m);
+	x->m->sessions[1] = x->m->sessions[0] - 1;
+	assert_refused(x->m);
+	x->m->sessions[0] = 0;
+	x->m->sessions[1] = 1;
+	assert_refused(x->m);
 }
 
 static void an_address_with_a_nul_is_refused(void **state)
 {
-	struct cmap *m = sample(), *back = NULL;
-	size_t len;
-	uint8_t *buf = encode(m, &len);
+	const struct fixture *x = *state;
+	struct cmap *back = NULL;
 
-	(void)state;
 	/* format, epoch, cluster, replicas, daemons, id, length */
-	assert_int_equal(buf[34], '1');
-	buf[35] = 0;
-	assert_int_equal(cmap_decode(buf, len, &back), -EBADMSG);
-	cmap_free(m);
-	free(buf);
+	assert_int_equal(x->buf[34], '1');
+	x->buf[35] = 0;
+	assert_int_equal(cmap_decode(x->buf, x->len, &back), -EBADMSG);
 }
 
 /* ---- memory ---- */
@@ -483,37 +465,38 @@ static void every_failed_allocation_is_reported(void **state)
 	free(buf);
 }
 
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_new_map_is_empty),
 		cmocka_unit_test(freeing_nothing_is_allowed),
 		cmocka_unit_test(a_copy_is_equal_and_independent),
-		cmocka_unit_test(a_daemon_is_found_by_its_id),
-		cmocka_unit_test(a_daemon_can_be_added_once),
-		cmocka_unit_test(a_daemon_without_number_is_refused),
+		T(a_daemon_is_found_by_its_id),
+		T(a_daemon_can_be_added_once),
+		T(a_daemon_without_number_is_refused),
 		cmocka_unit_test(daemons_are_bounded),
-		cmocka_unit_test(consecutive_slots_cycle_through_all_daemons),
+		T(consecutive_slots_cycle_through_all_daemons),
 		cmocka_unit_test(
 			a_slot_has_no_daemon_twice_when_daemons_are_few),
 		cmocka_unit_test(sessions_are_found_among_many),
-		cmocka_unit_test(a_map_comes_back_as_it_was),
+		T(a_map_comes_back_as_it_was),
 		cmocka_unit_test(an_empty_map_comes_back),
 		cmocka_unit_test(the_largest_map_fits_a_frame),
-		cmocka_unit_test(every_truncation_is_refused),
+		T(every_truncation_is_refused),
 		cmocka_unit_test(a_trailing_byte_is_refused),
-		cmocka_unit_test(what_is_accepted_has_one_encoding),
-		cmocka_unit_test(another_format_is_refused),
-		cmocka_unit_test(replica_counts_are_bounded),
-		cmocka_unit_test(too_many_replicas_are_refused),
-		cmocka_unit_test(a_slot_beyond_the_daemons_is_refused),
-		cmocka_unit_test(a_slot_with_one_daemon_twice_is_refused),
-		cmocka_unit_test(
-			a_slot_with_a_replica_but_no_primary_is_refused),
-		cmocka_unit_test(an_unknown_state_is_refused),
-		cmocka_unit_test(a_daemon_given_twice_is_refused),
-		cmocka_unit_test(sessions_must_ascend_from_one),
-		cmocka_unit_test(an_address_with_a_nul_is_refused),
+		T(what_is_accepted_has_one_encoding),
+		T(another_format_is_refused),
+		T(replica_counts_are_bounded),
+		T(too_many_replicas_are_refused),
+		T(a_slot_beyond_the_daemons_is_refused),
+		T(a_slot_with_one_daemon_twice_is_refused),
+		T(a_slot_with_a_replica_but_no_primary_is_refused),
+		T(an_unknown_state_is_refused),
+		T(a_daemon_given_twice_is_refused),
+		T(sessions_must_ascend_from_one),
+		T(an_address_with_a_nul_is_refused),
 		cmocka_unit_test(every_failed_allocation_is_reported),
 	};
 
