@@ -168,11 +168,28 @@ int sm_check_unlink(const void *body, size_t len)
 						   check_name(u.name);
 }
 
+int sm_rename_parse(const void *body, size_t len, struct meta_rename *q)
+{
+	struct wire_in in;
+	int err = meta_rename_parse(body, len, q);
+
+	if (err == 0)
+		return 0;
+	wire_in_init(&in, body, len);
+	*q = (struct meta_rename){ .parent = wire_get_u64(&in) };
+	q->name = wire_get_str(&in);
+	q->newparent = wire_get_u64(&in);
+	q->newname = wire_get_str(&in);
+	q->flags = wire_get_u32(&in);
+	err = wire_in_end(&in);
+	return err == 0 && (q->flags & RENAME_WHITEOUT) != 0 ? -EBADMSG : err;
+}
+
 int sm_check_rename(const void *body, size_t len)
 {
 	const uint32_t moves = RENAME_NOREPLACE | RENAME_WHITEOUT;
 	struct meta_rename q;
-	int err = meta_rename_parse(body, len, &q);
+	int err = sm_rename_parse(body, len, &q);
 
 	if (err != 0)
 		return err;

@@ -184,6 +184,10 @@ int sm_run_readdir(struct sm_ctx *x, const void *body, size_t len);
 
 /* ---- sm_create.c, sm_name.c, sm_rename.c ---- */
 int sm_run_create(struct sm_ctx *x, const void *body, size_t len);
+/* META_RENAME's body. Logs also hold those of before there were whiteouts,
+ * which end after the flags. */
+int sm_rename_parse(const void *body, size_t len, struct meta_rename *q);
+
 /* A new inode as @c says in @dir, as yet without a name and record: the caller
  * writes both. 0, or -errno with nothing changed. */
 int sm_inode_make(struct sm_ctx *x, const struct meta_create *c,

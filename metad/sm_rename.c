@@ -174,7 +174,7 @@ int sm_run_rename(struct sm_ctx *x, const void *body, size_t len)
 	struct meta_rename_reply r;
 	struct move m = { 0 };
 	bool same;
-	int err = meta_rename_parse(body, len, &m.q);
+	int err = sm_rename_parse(body, len, &m.q);
 
 	if (err == 0)
 		err = move_find(x, &m);

@@ -275,6 +275,18 @@ int sm_client_rename(struct sm_client *c, uint64_t dir, const char *name,
 	return err;
 }
 
+int sm_client_rename_v1(struct sm_client *c, uint64_t dir, const char *name,
+			uint64_t newdir, const char *newname, uint32_t flags)
+{
+	struct meta_rename q = { dir, str(name), newdir, str(newname), flags,
+				 0, 0 };
+	struct wire_out o = begin(c, WIRE_OP_META_RENAME);
+
+	meta_rename_encode(&o, &q);
+	o.len -= sizeof(q.uid) + sizeof(q.gid);
+	return finish(c, &o);
+}
+
 int sm_client_link(struct sm_client *c, uint64_t ino, uint64_t dir,
 		   const char *name)
 {

@@ -64,6 +64,9 @@ int sm_client_rmdir(struct sm_client *c, uint64_t dir, const char *name);
 int sm_client_rename(struct sm_client *c, uint64_t dir, const char *name,
 		     uint64_t newdir, const char *newname, uint32_t flags,
 		     struct meta_rename_reply *ret);
+/* As commands were before there were whiteouts. */
+int sm_client_rename_v1(struct sm_client *c, uint64_t dir, const char *name,
+			uint64_t newdir, const char *newname, uint32_t flags);
 int sm_client_link(struct sm_client *c, uint64_t ino, uint64_t dir,
 		   const char *name);
 int sm_client_setattr(struct sm_client *c, const struct meta_setattr *s);

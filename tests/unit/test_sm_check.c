@@ -49,6 +49,10 @@ static void a_body_cut_short_is_refused(void **state)
 			if (s.c.op == WIRE_OP_META_RETURN && len >= 24 &&
 			    (len - 24) % RETURN_ITEM_SIZE == 0)
 				continue;
+			/* as is a rename without a whiteout's owner */
+			if (s.c.op == WIRE_OP_META_RENAME &&
+			    len == s.c.body_len - 8)
+				continue;
 			if (len > 300 && len % 97 != 0)
 				continue;
 			assert_true(sm_validate(s.c.op, s.c.body, len) != 0);

@@ -325,6 +325,18 @@ static void rename_moves_a_file(void **state)
 			 -ENOENT);
 }
 
+static void a_rename_of_an_old_log_is_understood(void **state)
+{
+	struct sm_client *c = *state;
+
+	assert_int_equal(sm_client_file(c, ROOT, "f"), 0);
+	assert_int_equal(sm_client_rename_v1(c, ROOT, "f", ROOT, "g", 0), 0);
+	assert_int_equal(sm_client_lookup(c, ROOT, "f"), -ENOENT);
+	assert_int_equal(sm_client_lookup(c, ROOT, "g"), 0);
+	assert_int_equal(sm_client_rename_v1(c, ROOT, "g", ROOT, "h",
+					     RENAME_WHITEOUT), -EBADMSG);
+}
+
 static void rename_replaces_a_file(void **state)
 {
 	struct sm_client *c = *state;
@@ -548,6 +560,7 @@ int main(void)
 		SM_TEST(a_temporary_file_has_no_name_and_all_mode_bits),
 		SM_TEST(linking_a_temporary_file_brings_it_to_life_once),
 		SM_TEST(rename_moves_a_file),
+		SM_TEST(a_rename_of_an_old_log_is_understood),
 		SM_TEST(rename_replaces_a_file),
 		SM_TEST(rename_between_two_names_of_one_file_does_nothing),
 		SM_TEST(a_directory_does_not_go_into_itself),
