@@ -391,9 +391,13 @@ static int load_error(struct metaraft *m, int rv, char *why, size_t why_size)
 			       m->dir);
 		return m->load_error;
 	}
-	(void)snprintf(why, why_size, "the metadata in %s cannot be loaded: %s",
-		       m->dir, m->raft.errmsg[0] ? m->raft.errmsg :
-						   raft_strerror(rv));
+	/* libraft names the file and the place in it. */
+	(void)snprintf(why, why_size, "the metadata in %s cannot be loaded: "
+		       "%s; nothing was changed: %s", m->dir,
+		       m->raft.errmsg[0] ? m->raft.errmsg : raft_strerror(rv),
+		       strstr(m->raft.errmsg, "format version") ?
+			       "run the later hail-metad that wrote it" :
+			       "bring that file back, or restore a backup");
 	rv = status_from_raft(rv);
 	return rv ? rv : -EIO;
 }

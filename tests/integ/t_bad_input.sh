@@ -168,6 +168,20 @@ mend
 damage "$C/metad1/metad.id" 'b[:] = b.replace(b"metad 1", b"metad 2", 1)'
 bad 3 'metad1 was written by a later version' hail-metad -c "$K" --id 1 -f
 mend
+damage "$C/metad1/raft/metadata1" 'b[0] = 9'
+bad 3 'metadata1: bad format version 9.*run the later hail-metad' \
+	hail-metad -c "$K" --id 1 -f
+mend
+for f in "$C"/metad1/raft/0*; do
+	damage "$f" 'b[0] = 9'
+	bad 3 "${f##*/}.*format version 9.*run the later hail-metad" \
+		hail-metad -c "$K" --id 1 -f
+	mend
+	damage "$f" 'del b[-9:]'
+	bad 3 "${f##*/}.*bring that file back, or restore a backup" \
+		hail-metad -c "$K" --id 1 -f
+	mend
+done
 cluster_up
 [ "$(cat "$MNT/f")" = kept ] || fail "something was changed"
 
