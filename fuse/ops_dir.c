@@ -288,11 +288,13 @@ static void ops_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 static void ops_opendir(fuse_req_t req, fuse_ino_t ino,
 			struct fuse_file_info *fi)
 {
-	(void)ino;
 	/* Nothing is kept per open directory; the kernel may keep the listing:
-	 * it sees every change itself. */
+	 * it sees every change itself. But one that is being read while names
+	 * change is complete some time after, with what was read before, and
+	 * who has begun in between is then given the rest of it. Without its
+	 * first page the kernel asks again. */
 	fi->cache_readdir = 1;
-	fi->keep_cache = 1;
+	fi->keep_cache = core_listing_begins(rim_of(req)->core, ino);
 	fuse_reply_open(req, fi);
 }
 

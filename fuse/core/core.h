@@ -133,6 +133,10 @@ void core_rename(struct core *c, const struct core_rename *p, core_cb cb,
 void core_link(struct core *c, uint64_t ino, uint64_t newparent,
 	       const char *newname, core_attr_cb cb, void *arg);
 
+/* A listing of @dir begins. Is it known that no name changed since another
+ * began? */
+bool core_listing_begins(struct core *c, uint64_t dir);
+
 /* One entry of a directory page; @a is NULL without @plus, or when the
  * attributes are not known (no lookup is counted then). Returning false
  * stops: that entry is not consumed (and its lookup not counted). */

@@ -89,6 +89,7 @@ struct core_inode {
 	uint32_t ret_inflight;
 	bool orphan_returned;
 	bool atime_dirty; /* ours is newer than metad's */
+	bool listing_same; /* no name changed since core_listing_begins() */
 	uint8_t clock_ref; /* used since the eviction hand passed */
 	uint32_t cut_busy; /* truncate or punch in progress: writes, reads and
 			    * flushes of the inode wait on cut_waiters */

@@ -17,6 +17,7 @@ void dir_changed(struct core *c, uint64_t dir, const struct meta_call *mc,
 	if (!in)
 		return;
 	inode_mutated(in, mc->seq);
+	in->listing_same = false;
 	if (!in->attr_valid)
 		return;
 	in->attr.mtime_ns = mc->now_ns;

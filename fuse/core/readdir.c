@@ -442,6 +442,21 @@ static void readdir_serve(struct readdir_op *op)
 	free(op);
 }
 
+bool core_listing_begins(struct core *c, uint64_t dir)
+{
+	struct core_inode *in;
+	bool same = false;
+
+	core_lock(c);
+	in = inode_find(c, dir);
+	if (in) {
+		same = in->listing_same;
+		in->listing_same = true;
+	}
+	core_unlock(c);
+	return same;
+}
+
 void core_readdir(struct core *c, uint64_t dir, uint64_t cookie,
 		  size_t bytes_max, bool plus, core_dirent_fn fn, core_cb cb,
 		  void *arg)

@@ -4,6 +4,7 @@
 #include "posix.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -246,6 +247,54 @@ static void dots_have_their_numbers(void)
 	dots_are("c", st_of("c").st_ino, top);
 }
 
+/* Reads @times pages of at most 128 names; counts how often @name is there. */
+static int listed(int fd, const char *name, int times)
+{
+	char page[4096];
+	int seen = 0;
+	long len;
+	while (times-- > 0 &&
+	       (len = getdents64(fd, page, sizeof(page))) > 0)
+		for (long at = 0; at < len;) {
+			/* d_ino, d_off, d_reclen, d_type, d_name */
+			unsigned short step;
+			memcpy(&step, page + at + 16, sizeof(step));
+			seen += strcmp(page + at + 19, name) == 0;
+			at += step;
+		}
+	return seen;
+}
+
+/* One listing is under way, a name goes, another begins and the first ends:
+ * what is cached of the first is not for the second. */
+static void listings_show_nothing_that_went_before(void)
+{
+	enum { COUNT = 1000 };
+	char name[32], gone[256] = "";
+	struct dirent *e;
+	int first, second, seen, at = 0;
+	for (int i = 0; i < COUNT; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		mk(name, "");
+	}
+	DIR *d = opendir(".");
+	CHECK(d);
+	while ((e = readdir(d)) && at < COUNT / 3)
+		at += e->d_name[0] == 'f';
+	CHECK(e && snprintf(gone, sizeof(gone), "%s", e->d_name) > 0);
+	CHECK(closedir(d) == 0);
+	mk("new", "");
+	CHECK(unlink("new") == 0); /* nothing that is cached holds */
+	first = open(".", O_RDONLY | O_DIRECTORY);
+	CHECK(listed(first, gone, 5) == 1 && unlink(gone) == 0);
+	second = open(".", O_RDONLY | O_DIRECTORY);
+	seen = listed(second, gone, 1);
+	(void)listed(first, gone, INT_MAX);
+	seen += listed(second, gone, INT_MAX);
+	CHECK(seen == 0);
+	CHECK(close(first) == 0 && close(second) == 0);
+}
+
 const struct posix_case posix_calls[] = {
 	{ "a running program cannot be written or truncated",
 	  running_programs_cannot_be_changed, false },
@@ -266,5 +315,7 @@ const struct posix_case posix_calls[] = {
 	{ "statx tells a birth time that stays", birth_times_stay, false },
 	{ "a listing tells the numbers of . and ..",
 	  dots_have_their_numbers, false },
+	{ "a listing shows no name that went before it began",
+	  listings_show_nothing_that_went_before, false },
 	{ NULL, NULL, false }
 };
