@@ -171,6 +171,15 @@ messages_listed() {
 	done
 }
 
+# tests/mutants.sh takes long; that its patches fit can be seen at once.
+mutants_apply() {
+	command -v patch >/dev/null || return 0
+	for p in tests/mutants/*.patch; do
+		patch -p1 -s -f --dry-run < "$p" >/dev/null 2>&1 ||
+			echo "$p:1: does not apply"
+	done
+}
+
 # Paths of the machines this was written on, and marks of unfinished work.
 no_leftovers() {
 	files=$(find . -type f -not -path './.git/*' -not -path './build/*' \
@@ -193,6 +202,7 @@ check "every .c file is built" all_built
 check "every unit test names a module" unit_tests_have_modules
 check "global names differ" names_differ
 check "every message is in the tests' list" messages_listed
+check "every mutant applies" mutants_apply
 check "nothing is left over" no_leftovers
 
 lengths 60 > "$out"
