@@ -1,11 +1,10 @@
 #!/bin/bash
 # Runs integration scripts, one TAP line each; the last line counts.
 #
-# usage: tests/integ/run.sh [-l] [PATTERN...]   (-l, or $HAIL_LONG: the long
-# ones too, of which each may take an hour)
+# usage: tests/integ/run.sh [-l] [PATTERN...]   (-l: the long ones too, of
+# which each may take an hour)
 cd "$(dirname "$0")" || exit 1
 long=0
-[ -z "${HAIL_LONG:-}" ] || long=1
 [ "${1:-}" = -l ] && { long=1; shift; }
 passed=0 failed=0 skipped=0 number=0
 scripts=(t_*.sh)

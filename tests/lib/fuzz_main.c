@@ -3,6 +3,7 @@
  * arguments, the files named.
  *
  *	FUZZ_RUNS=N	inputs to try (default fuzz_runs())
+ *	FUZZ_TIMES=N	or N times fuzz_runs()
  *	FUZZ_SEED=N	another series (default 1)
  *	FUZZ_ONLY=N	just run N of it
  *	FUZZ_KEEP=FILE	with FUZZ_ONLY: writes the input there
@@ -209,7 +210,8 @@ static void keep(const char *path, const uint8_t *p, size_t len)
 
 int main(int argc, char **argv)
 {
-	uint64_t runs = env_number("FUZZ_RUNS", fuzz_runs());
+	uint64_t times = env_number("FUZZ_TIMES", 1);
+	uint64_t runs = env_number("FUZZ_RUNS", times * fuzz_runs());
 	uint64_t only = env_number("FUZZ_ONLY", UINT64_MAX);
 	uint8_t *buf = malloc(INPUT_MAX);
 	int status = 0;
