@@ -40,8 +40,9 @@ cat "$T/watch"
 echo "# KiB: metad $(kib metad1 VmHWM), mount $(kib mount VmHWM) ($base_kib)"
 # 400 bytes an inode, 64 MiB of the client beside its buffers.
 [ $((COUNT * 400 / 1024 + 32768)) -gt "$(kib metad1 VmHWM)" ] ||
+	! memory_counts ||
 	fail "metad needs too much memory"
-[ $((base_kib + 65536)) -gt "$(kib mount VmHWM)" ] ||
+[ $((base_kib + 65536)) -gt "$(kib mount VmHWM)" ] || ! memory_counts ||
 	fail "the mount needs too much memory"
 from=$(date +%s%N)
 "$CTL" -c "$C/cluster.conf" metad backup "$T/backup" >/dev/null

@@ -62,7 +62,7 @@ for n in m b c; do
 	in_net r ip link set v$n up
 	in_net $n ip route add default via "${NET[$n]}.1"
 done
-mkdir -p "$C/d" "$MNT"
+mkdir -p "$C/d" "$C/run" "$MNT"
 cat >"$C/cluster.conf" <<EOF
 cluster rack
 id 0x$(od -An -tx4 -N4 /dev/urandom | tr -d ' ')1
@@ -73,13 +73,13 @@ blockd 2 ${NET[b]}.2:7102 data=$C/d/blockd2
 EOF
 start() { # NET PROGRAM NAME ARGUMENTS...
 	in_net "$1" "$BIN/$2" --cluster "$C/cluster.conf" \
-		--log "$T/$3.log" --pidfile "$C/$3.pid" "${@:4}" \
+		--log "$C/run/$3.log" --pidfile "$C/$3.pid" "${@:4}" \
 		>"$T/out" 2>&1 7>&- || { cat "$T/out"; fail "$3"; }
 }
 start m hail-metad metad1 --id 1
 start b hail-blockd blockd1 --id 1
 start b hail-blockd blockd2 --id 2
-in_net c "$BIN/hailfs" -o "log=$T/mount.log,pidfile=$C/mount.pid" \
+in_net c "$BIN/hailfs" -o "log=$C/run/mount.log,pidfile=$C/mount.pid" \
 	"$C/cluster.conf" "$MNT" || fail "mount"
 
 # ---- cuts under load ----
@@ -114,7 +114,7 @@ done
 kill $writer || fail "the writers have ended"
 wait $writer || true
 [ -s "$T/errors" ] && { cat "$T/errors"; fail "a writer saw an error"; }
-grep -h 'fence\|lost=yes' "$T"/*.log && fail "somebody was fenced"
+grep -h 'fence\|lost=yes' "$C"/run/*.log && fail "somebody was fenced"
 drop_caches
 "$TST/integ/acked" verify "$MNT/w" "$T/acks" || fail "lost"
 in_net c "$CTL" -c "$C/cluster.conf" fsck >"$T/fsck" 2>&1 ||
