@@ -23,4 +23,28 @@ told 'on: asked for' || fail "status does not tell"
 fsck_clean
 cluster_down
 cluster_up -o io_uring=auto
-told "\(on\|off\): measured .* classic [1-9].* io_uring [1-9]" || fail "auto did not measure"
+measured="\(on\|off\): measured .* classic [1-9].* io_uring [1-9]"
+told "$measured" || fail "auto did not measure"
+cluster_down
+# Also in a plain chroot, whose "/" is no mount point.
+cluster_up --no-mount
+mkdir -p "$T/r/mnt" "$T/r/run" "$T/r$TOP" "$T/r$T"
+for d in /usr /bin /sbin /lib /lib64 /etc /proc /sys /dev /tmp; do
+	if [ -L $d ]; then cp -P $d "$T/r$d"; else mkdir -p "$T/r$d"; fi
+done
+cat >"$T/in_chroot" <<-'END'
+	for d in /usr /bin /sbin /lib /lib64 /etc /proc /sys /dev; do
+		[ -L $d ] || [ ! -e $d ] || mount --rbind $d "$1/r$d"
+	done
+	mount --bind "$2" "$1/r$2"
+	mount --bind "$1" "$1/r$1"
+	exec chroot "$1/r" "$3" -f "$1/c/cluster.conf" /mnt
+END
+unshare -m bash "$T/in_chroot" "$T" "$TOP" "$BIN/hailfs" >"$T/chroot.log" 2>&1 &
+mount=$!
+told "$measured" ||
+	{ cat "$T/chroot.log"; kill $mount; fail "auto in a chroot"; }
+kill $mount
+wait $mount || { cat "$T/chroot.log"; fail "the mount in a chroot"; }
+[ -z "$(ls -d "$T/r/tmp/hailfs"* 2>/dev/null)" ] ||
+	fail "the measurement leaves something"
