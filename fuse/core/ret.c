@@ -164,6 +164,7 @@ static struct core_inode *ret_pop(struct ret *r)
 
 static void ret_push(struct ret *r, struct core_inode *in, uint64_t due_ms)
 {
+	assert(!in->ret_queued); /* twice on the list would cut it short */
 	in->ret_queued = true;
 	in->ret_due_ms = due_ms;
 	in->ret_next = NULL;
@@ -200,7 +201,10 @@ static size_t ret_fill(struct ret *r, size_t left, uint64_t now, bool all,
 		    !in->recounting && !r->c->stopping &&
 		    (!in->wb || wb_inode_clean(in)))
 			recount_start(r->c, in);
-		/* Operations in flight, and writes before a purge, must end. */
+		/* Operations in flight, and writes before a purge, must end.
+		 * What became clean by being dropped is queued already. */
+		if (in->ret_queued)
+			continue;
 		if (ret_later(in))
 			ret_push(r, in, now + RET_RETRY_MS);
 		else
