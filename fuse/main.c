@@ -236,6 +236,9 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	/* What follows stats the mount point, so it needs a served mount. */
 	pid_t pid = fork();
 	if (pid == 0) {
+		/* Or the mount would outlive us, unserved, for as long as this
+		 * waits for an answer that nobody will give. */
+		(void)close(fuse_session_fd(r->se));
 		tune_bdi(mountpoint, r->opt);
 		_exit(0);
 	}
