@@ -136,9 +136,29 @@ static int dev_size(struct dev *d, int file, uint64_t *ret)
 	return 0;
 }
 
+/* What is left of a disk for others: metad cannot go on when its log has no
+ * room, and may share it. */
+#define LEAVE_BYTES ((uint64_t)64 << 20)
+#define LEAVE_PART 8u /* and no more than this part of it */
+
+static int dev_space(struct dev *d, uint64_t *free_bytes)
+{
+	uint64_t avail, leave;
+	struct statvfs st;
+
+	if (fstatvfs(ring_dev(d)->dir_fd, &st) < 0)
+		return -errno;
+	avail = (uint64_t)st.f_bavail * st.f_frsize;
+	leave = u64_min(LEAVE_BYTES,
+			(uint64_t)st.f_blocks * st.f_frsize / LEAVE_PART);
+	*free_bytes = avail - u64_min(avail, leave);
+	return 0;
+}
+
 static int dev_resize(struct dev *d, int file, uint64_t size)
 {
 	int fd = file_fd(d, file);
+	uint64_t avail;
 	struct stat st;
 	int rv;
 
@@ -146,6 +166,9 @@ static int dev_resize(struct dev *d, int file, uint64_t size)
 		return -errno;
 	if (size <= (uint64_t)st.st_size)
 		return ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	rv = dev_space(d, &avail);
+	if (rv < 0 || avail < size - (uint64_t)st.st_size)
+		return rv < 0 ? rv : -ENOSPC;
 	do
 		rv = fallocate(fd, 0, st.st_size, (off_t)size - st.st_size);
 	while (rv < 0 && errno == EINTR);
@@ -267,16 +290,6 @@ static int dev_unlink(struct dev *d, const char *name)
 static int dev_sync_dir(struct dev *d)
 {
 	return fsync(ring_dev(d)->dir_fd) < 0 ? -errno : 0;
-}
-
-static int dev_space(struct dev *d, uint64_t *free_bytes)
-{
-	struct statvfs st;
-
-	if (fstatvfs(ring_dev(d)->dir_fd, &st) < 0)
-		return -errno;
-	*free_bytes = (uint64_t)st.f_bavail * st.f_frsize;
-	return 0;
 }
 
 /* ---- asynchronous I/O ---- */

@@ -44,6 +44,7 @@ typedef void (*rpc_cb)(struct rpc_call *call, int status,
 #define RPC_F_RETRY 0x1u /* idempotent: sent again, in the order of first
 			  * sending, on the next connection, until the
 			  * deadline */
+#define RPC_F_RESENT 0x2u /* the caller has sent it before (WIRE_F_RESENT) */
 
 /* One request; the caller's memory from rpc_send() to its callback. */
 struct rpc_call {

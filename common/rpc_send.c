@@ -171,6 +171,8 @@ void call_header_write(struct rpc_peer *p, struct rpc_call *c)
 	struct wire_header h = {
 		.version = WIRE_VERSION,
 		.opcode = c->opcode,
+		.flags = c->resent || (c->flags & RPC_F_RESENT) ?
+				 WIRE_F_RESENT : 0,
 		.request_id = c->priv_id,
 		.cluster_id = atomic_load(&n->cluster_id),
 		.epoch = atomic_load(&n->epoch),

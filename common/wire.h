@@ -20,7 +20,10 @@
 
 /* Frame flags; an unknown one is an error. */
 #define WIRE_F_REPLY 0x1u
-#define WIRE_F_KNOWN (WIRE_F_REPLY)
+/* A request that was sent before, over another connection: it may have been
+ * executed and answered. */
+#define WIRE_F_RESENT 0x2u
+#define WIRE_F_KNOWN (WIRE_F_REPLY | WIRE_F_RESENT)
 
 /* Opcodes: append only, a number is never used again. */
 enum wire_op {

@@ -11,6 +11,7 @@
 #include "metad/drive.h"
 #include "metad/monitor.h"
 #include "metad/recover.h"
+#include "metad/room.h"
 #include "metad/session.h"
 
 #define PIECE_BYTES (1u << 20)
@@ -168,6 +169,9 @@ void admin_status(struct request *r)
 		set_u64(j, "inodes", sm_inode_count(md->sm));
 		set_u64(j, "bytes", sm_bytes(md->sm));
 		set_u64(j, "purge_pending", purge_pending(md));
+		if (room_full(md->room))
+			(void)json_object_set_new(j, "disk",
+						  json_string("full"));
 		set_u64(j, "cuts_pending", cut_count(md));
 		set_u64(j, "log_bytes", st->log_bytes);
 		set_u64(j, "snapshot_bytes", st->snapshot_last_bytes);
@@ -214,6 +218,8 @@ int admin_stats_register(struct metad *md, struct stats *s)
 		{ "refused", "Connections refused.", &md->stats.refused },
 		{ "connections", "Connections accepted.",
 		  &md->stats.connections },
+		{ "no_room", "Commands refused because the disk is full.",
+		  &md->stats.no_room },
 		{ "cuts", "Truncations confirmed by all block daemons.",
 		  &md->stats.cuts },
 		{ "purged", "Inodes whose blocks were freed.",

@@ -4,6 +4,7 @@
  *	DIR/metad.id  a few lines of text: version, cluster, id, state
  *	DIR/raft/     libraft's log and snapshots
  *	DIR/mark      up to where the log was once known to go (mark.h)
+ *	DIR/reserve   space for when the disk is full (room.h)
  */
 #ifndef METAD_DATADIR_H
 #define METAD_DATADIR_H

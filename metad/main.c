@@ -18,6 +18,7 @@
 #include "metad/recover.h"
 #include "metad/repair.h"
 #include "metad/restore.h"
+#include "metad/room.h"
 #include "metad/session.h"
 
 /* Exit statuses: see hail-metad(8). */
@@ -294,6 +295,8 @@ static int make_parts(struct metad *md)
 	if (rv == 0)
 		rv = purge_new(md, &md->purge);
 	if (rv == 0)
+		rv = room_new(md, md->dir->path, &md->room);
+	if (rv == 0)
 		rv = drive_new(md, &md->drive);
 	md->sessions = sessions_new(md);
 	md->cuts = cuts_new(md);
@@ -353,6 +356,7 @@ static int load(struct program *p)
 							   DATADIR_NEW);
 	if (rv < 0)
 		return fail(p->dir.path, rv);
+	room_prepare(p->dir.path);
 	rv = mark_open(p->dir.path, p->dir.raft, &p->md.mark);
 	if (rv < 0)
 		return fail(p->dir.path, rv);
@@ -518,6 +522,7 @@ static void close_handles(struct program *p)
 		drive_stop(md->drive);
 	if (md->purge)
 		purge_stop(md->purge);
+	room_stop(md->room);
 	if (p->handles) {
 		uv_close((uv_handle_t *)&p->prepare, NULL);
 		uv_close((uv_handle_t *)&p->check, NULL);
@@ -541,6 +546,7 @@ static void end(struct program *p)
 	repair_free_all(md);
 	cuts_free(md->cuts);
 	purge_free(md->purge);
+	room_free(md->room);
 	recover_free(md->recover);
 	sessions_free(md->sessions);
 	monitor_free(md->monitor);

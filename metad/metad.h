@@ -44,6 +44,7 @@ struct metad_stats {
 	uint64_t bad_frames, refused; /* connections closed for it */
 	uint64_t connections;
 	uint64_t cuts, purged, fences, recovered_inodes;
+	uint64_t no_room; /* commands refused because the disk is full */
 	uint64_t turns, spins, spin_hits;
 };
 
@@ -76,6 +77,7 @@ struct metad {
 	struct cuts *cuts;
 	struct repair *repairs;
 	struct purge *purge;
+	struct room *room;
 
 	/* Epoch of the newest map that is durable. A map that could be lost
 	 * with this process is shown to nobody, or its epoch would come again

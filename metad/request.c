@@ -6,6 +6,7 @@
 #include "metad/cut.h"
 #include "metad/monitor.h"
 #include "metad/repair.h"
+#include "metad/room.h"
 #include "metad/session.h"
 
 /* A reply, or a request to be run again, that waits. */
@@ -279,6 +280,16 @@ static void reply_after_cut(struct request *q, const struct sm_reply *r,
 	serve_conn_close(q->conn);
 }
 
+/* What was answered once must be executed again after a restart: only what is
+ * sent for the first time can be refused. */
+static bool no_room_for(const struct request *q)
+{
+	return room_full(q->md->room) && !q->resent &&
+	       (q->to.op == WIRE_OP_META_CREATE ||
+		q->to.op == WIRE_OP_META_LINK ||
+		q->to.op == WIRE_OP_META_SETXATTR);
+}
+
 static void run_mutation(struct request *q)
 {
 	struct metad *md = q->md;
@@ -287,6 +298,11 @@ static void run_mutation(struct request *q)
 	struct held *w;
 
 	md->stats.mutations++;
+	if (no_room_for(q)) {
+		md->stats.no_room++;
+		request_reply_at(md, &q->to, 0, -ENOSPC, NULL, 0);
+		return;
+	}
 	metad_propose(md, q->to.op, q->to.session, q->body, q->body_len, &r);
 	if (r.replayed)
 		md->stats.replays++;
@@ -491,6 +507,7 @@ int request_frame(struct conn *c, const struct frame *f)
 				     .session = f->h.session,
 				     .op = f->h.opcode },
 			     .epoch = f->h.epoch,
+			     .resent = (f->h.flags & WIRE_F_RESENT) != 0,
 			     .body = f->body,
 			     .body_len = f->h.body_len };
 	const struct op_info *info = NULL;

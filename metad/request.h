@@ -11,6 +11,7 @@ struct request {
 	struct conn *conn;
 	struct reply_to to;
 	uint64_t epoch; /* of the sender's map */
+	bool resent; /* WIRE_F_RESENT */
 	const uint8_t *body;
 	uint32_t body_len;
 };

@@ -316,6 +316,7 @@ void meta_up(struct rpc_peer *p, const struct hello_reply *hr, void *arg)
 		mc->state = META_SENT;
 		mc->pos = 0;
 		m->count.resent++;
+		mc->rpc.flags |= RPC_F_RESENT;
 		rpc_send_first(p, &mc->rpc);
 	}
 	/* Waiters with everything answered hear nothing by themselves. */

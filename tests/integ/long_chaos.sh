@@ -19,7 +19,7 @@ fio_rounds() {
 	while [ ! -e "$T/stop" ]; do
 		fio --name=v --directory="$MNT/fio" --size=24m --bs=4k-64k \
 			--rw=randrw --verify=crc32c --verify_backlog=64 \
-			--verify_fatal=1 --ioengine=psync --fsync=32 \
+			--verify_fatal=1 --verify_state_save=0 --ioengine=psync --fsync=32 \
 			--numjobs=2 --randseed=$RANDOM --output="$T/fio.log" ||
 			return 1
 		rm -f "$MNT"/fio/*

@@ -225,16 +225,112 @@ static uint64_t open_segment_bytes(struct metad_run *x)
 	return bytes;
 }
 
+/* Fills the log, not the state: renames a file there and back. */
+static void churn(struct metad_client *c, unsigned count)
+{
+	char one[256], two[256];
+
+	snprintf(one, sizeof(one), "b%06u%0200u", 0, 0);
+	snprintf(two, sizeof(two), "B%0240u", 0);
+	for (unsigned i = 0; i < count; i++) {
+		c->seq_low = c->seq + 1;
+		CHECK_EQ(metad_client_rename(c, ROOT_INO, i % 2 ? two : one,
+					     ROOT_INO, i % 2 ? one : two), 0);
+	}
+	CHECK_EQ(metad_client_sync(c), 0);
+}
+
+/* Takes all of the disk but a little. */
+static int ballast_make(const char *dir, const char *name, char *path,
+			size_t path_size)
+{
+	struct statvfs vfs;
+	int fd, rv = -1;
+
+	snprintf(path, path_size, "%s/%s", dir, name);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0);
+	/* Somebody else takes and gives back, too. */
+	for (int i = 0; i < 1000 && rv; i++) {
+		CHECK_EQ(statvfs(dir, &vfs), 0);
+		rv = posix_fallocate(fd, 0, ((off_t)vfs.f_bavail - 64) *
+						    (off_t)vfs.f_frsize);
+	}
+	CHECK_EQ(rv, 0);
+	return fd;
+}
+
+static bool can_create(struct metad_client *c, const char *name)
+{
+	int rv = metad_client_mkdir(c, ROOT_INO, name);
+
+	return rv == 0 || rv == -EEXIST;
+}
+
+static uint64_t reserve_bytes(const char *dir)
+{
+	char path[160];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/reserve", dir);
+	return stat(path, &st) ? UINT64_MAX : (uint64_t)st.st_blocks * 512;
+}
+
+/* Others fill the disk: what grows is refused, the rest goes on in the space
+ * kept for that; what was answered before is never refused. */
+static void a_full_disk_refuses_what_grows(struct metad_run *x)
+{
+	const char *args[] = { "--snapshot-bytes", "1t", NULL };
+	char data[128], path[160];
+	struct metad_client c;
+	int fd;
+
+	if (geteuid() != 0) {
+		printf("# needs root\n");
+		return;
+	}
+	snprintf(data, sizeof(data), "%s/data", x->child.dir);
+	CHECK_EQ(mkdir(data, 0700), 0);
+	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=800m"), 0);
+	metad_run_start(x, args);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_create_long(&c, 'b', 2);
+	EVENTUALLY(reserve_bytes(data) >= 24 << 20);
+	fd = ballast_make(data, "ballast", path, sizeof(path));
+	EVENTUALLY(metad_client_create(&c, ROOT_INO, "n", 0) == -ENOSPC);
+	CHECK(child_log_has(&x->child, "event=disk_full"));
+	c.r.flags = WIRE_F_RESENT;
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "again", 0), 0);
+	c.r.flags = 0;
+	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "m"), -ENOSPC);
+	/* More than a segment of the log. */
+	churn(&c, 20000);
+	CHECK_EQ(metad_client_unlink(&c, ROOT_INO, "again"), 0);
+	CHECK_EQ(metad_client_sync(&c), 0);
+	/* It can also start so. */
+	child_kill9(&x->child);
+	metad_run_start(x, args);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, "m"), -ENOENT);
+	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, "again"), -ENOENT);
+	CHECK_EQ(close(fd), 0);
+	CHECK_EQ(unlink(path), 0);
+	EVENTUALLY(can_create(&c, "m"));
+	EVENTUALLY(reserve_bytes(data) >= 24 << 20);
+	metad_client_fini(&c);
+	child_kill9(&x->child);
+	CHECK_EQ(umount(data), 0);
+}
+
 /* The log has room in its segments, the snapshot has none on the disk. */
 static void a_snapshot_that_does_not_fit_is_tried_again(struct metad_run *x)
 {
 	const char *never[] = { "--snapshot-bytes", "1t", NULL };
-	const char *soon[] = { "--snapshot-bytes", "8m", NULL };
+	const char *soon[] = { "--snapshot-bytes", "24m", NULL };
 	const uint64_t segment = 8 << 20; /* libraft's; it keeps two ready */
-	char data[128], path[160];
+	char data[128], path[160], path2[160];
 	struct metad_client c;
-	struct statvfs vfs;
-	int fd;
+	int fd, more;
 
 	if (geteuid() != 0) {
 		printf("# needs root\n");
@@ -245,24 +341,26 @@ static void a_snapshot_that_does_not_fit_is_tried_again(struct metad_run *x)
 	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=150m"), 0);
 	metad_run_start(x, never);
 	CHECK_EQ(metad_client_open(x, &c, 1), 0);
-	metad_client_create_long(&c, 'a', 20000);
+	/* Longer than what a segment that is closed gives back. */
+	metad_client_create_long(&c, 'a', 60000);
 	child_kill9(&x->child);
 	metad_run_start(x, soon);
 	CHECK_EQ(metad_client_reconnect(&c), 0);
 	metad_client_create_long(&c, 'b', 1);
 	EVENTUALLY(open_segment_bytes(x) >= 3 * segment);
-	snprintf(path, sizeof(path), "%s/ballast", data);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	CHECK(fd >= 0 && statvfs(data, &vfs) == 0);
-	CHECK_EQ(posix_fallocate(fd, 0, ((off_t)vfs.f_bavail - 64) *
-						(off_t)vfs.f_frsize), 0);
-	metad_client_create_long(&c, 'c', 12000);
+	fd = ballast_make(data, "ballast", path, sizeof(path));
+	EVENTUALLY(reserve_bytes(data) == 0);
+	more = ballast_make(data, "more", path2, sizeof(path2));
+	churn(&c, 12000);
 	EVENTUALLY(child_log_has(&x->child, "event=snapshot-failed"));
 	CHECK(child_log_has(&x->child, "error=\"the disk is full"));
 	/* Service went on; with room it is tried again. */
-	metad_client_create_long(&c, 'd', 1);
+	churn(&c, 2);
 	CHECK_EQ(close(fd), 0);
 	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(close(more), 0);
+	CHECK_EQ(unlink(path2), 0);
+	EVENTUALLY(can_create(&c, "room"));
 	metad_client_create_long(&c, 'e', 10000);
 	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATS, "snapshots") >=
 		   1);
@@ -279,6 +377,7 @@ int main(int argc, char **argv)
 		METAD_TEST(a_damaged_snapshot_is_refused, 0),
 		METAD_TEST(foreign_data_is_refused, 0),
 		METAD_TEST(a_full_disk_stops_it_with_a_reason, 0),
+		METAD_TEST(a_full_disk_refuses_what_grows, 0),
 		METAD_TEST(a_snapshot_that_does_not_fit_is_tried_again, 0),
 	};
 

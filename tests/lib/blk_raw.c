@@ -68,6 +68,7 @@ uint64_t raw_send(struct blk_raw *r, uint16_t op, const void *body,
 	struct wire_header h = {
 		.version = WIRE_VERSION,
 		.opcode = op,
+		.flags = r->flags,
 		.request_id = r->next_id++,
 		.cluster_id = r->cluster_id,
 		.epoch = r->epoch,

@@ -11,6 +11,7 @@
 struct blk_raw {
 	int fd;
 	uint64_t cluster_id, epoch, session, next_id;
+	uint32_t flags; /* of requests, WIRE_F_* */
 	struct frame_in in;
 	/* of the last answer */
 	uint64_t boot_id, free_units;

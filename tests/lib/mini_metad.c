@@ -425,6 +425,29 @@ static void run_sync(struct mini_metad *m, struct mini_conn *c,
 	held_add(&m->waiting, w);
 }
 
+/* A client must say what it sends again: metad may refuse only what is new. A
+ * frame of an older connection may come late. */
+static void resent_check(struct mini_metad *m, const struct mini_conn *c,
+			 const struct frame *f)
+{
+	struct meta_mhdr h;
+	struct wire_in in;
+
+	wire_in_init(&in, f->body, f->h.body_len);
+	meta_mhdr_decode(&in, &h);
+	if (c->session == m->seen.session && c->id >= m->seen.conn_id &&
+	    h.seq <= m->seen.seq && !(f->h.flags & WIRE_F_RESENT)) {
+		fprintf(stderr, "mini_metad: sequence %llu comes again, not "
+			"marked\n", (unsigned long long)h.seq);
+		abort();
+	}
+	if (c->session != m->seen.session)
+		m->seen.seq = 0;
+	m->seen.session = c->session;
+	m->seen.conn_id = u64_max(m->seen.conn_id, c->id);
+	m->seen.seq = u64_max(m->seen.seq, h.seq);
+}
+
 static void run_sm(struct mini_metad *m, struct mini_conn *c,
 		   const struct frame *f)
 {
@@ -442,6 +465,7 @@ static void run_sm(struct mini_metad *m, struct mini_conn *c,
 		reply(m, c->id, &f->h, r.status, r.body, r.body_len);
 		return;
 	}
+	resent_check(m, c, f);
 	if (m->fail_count > 0 && m->fail_op == op) {
 		m->fail_count--;
 		reply(m, c->id, &f->h, m->fail_err, NULL, 0);

@@ -41,6 +41,9 @@ struct mini_metad {
 	struct mini_held *kept_alive; /* the same of keepalives */
 	uint16_t lose_op, hold_op, fail_op;
 	int lose_count, fail_err, fail_count;
+	struct {
+		uint64_t session, conn_id, seq;
+	} seen; /* the largest of mutations */
 	bool hold_replies, hold_keepalives;
 	uint64_t executed[256], received[256];
 	uint32_t purges;
