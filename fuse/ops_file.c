@@ -160,6 +160,7 @@ static void ops_flush(fuse_req_t req, fuse_ino_t ino,
 {
 	struct rim *r = rim_of(req);
 	core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX, fi->lock_owner);
+	rim_file_flushed(file_of(fi), ino);
 	fuse_reply_err(req, -core_flush_error(r->core, core_file_of(fi)));
 }
 

@@ -2,6 +2,7 @@
 #include "fuse/rim.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/file.h>
 #include <time.h>
 
@@ -16,6 +17,8 @@ struct locking {
 	unsigned refs;
 	bool started; /* queued in the table: can be cancelled */
 	bool interrupted; /* before that */
+	bool grace; /* would rather be refused than wait for long */
+	struct rpc_timer timer; /* then; it has a reference */
 	/* Over io_uring: protected by watch_lock. */
 	pid_t pid; /* the waiting thread */
 	bool watched;
@@ -127,6 +130,8 @@ static void lock_done(void *arg, int err)
 		lock_watch_del(l);
 	else
 		fuse_req_interrupt_func(l->req, NULL, NULL);
+	if (l->grace && err == -EDEADLK)
+		err = -EAGAIN;
 	fuse_reply_err(l->req, -err);
 	locking_put(l);
 }
@@ -160,7 +165,52 @@ static void lock_interrupted(fuse_req_t req, void *data)
 	}
 }
 
-static void take_waiting(fuse_req_t req, const struct lock_range *range)
+/* ---- handles that are being closed ----
+ *
+ * The last close of a handle drops its OFD and flock locks, but the kernel
+ * sends RELEASE without waiting for it: who asks for the lock next may come
+ * first. FLUSH it does wait for. So a conflict on an inode where a handle with
+ * such locks was flushed a moment ago waits for a moment, too.
+ */
+#define GRACE_MS 50u
+#define CLOSING_SLOTS 256u
+
+/* When a handle was last flushed, of inodes that share the slot: one more only
+ * makes a conflict wait. */
+static _Atomic uint64_t closing_ms[CLOSING_SLOTS];
+
+static uint64_t lock_now_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+void rim_file_flushed(struct rim_file *f, uint64_t ino)
+{
+	pthread_mutex_lock(&f->owners_lock);
+	bool locks = f->owner_count > 0 || f->flocked;
+	pthread_mutex_unlock(&f->owners_lock);
+	if (locks)
+		atomic_store(&closing_ms[ino % CLOSING_SLOTS], lock_now_ms());
+}
+
+static bool closing(uint64_t ino)
+{
+	uint64_t ms = atomic_load(&closing_ms[ino % CLOSING_SLOTS]);
+	return ms != 0 && lock_now_ms() - ms <= GRACE_MS;
+}
+
+static void grace_over(struct rpc_timer *t)
+{
+	struct locking *l = container_of(t, struct locking, timer);
+	if (core_setlk_cancel(l->rim->core, &l->w))
+		lock_done(l, -EAGAIN);
+	locking_put(l);
+}
+
+static void take_waiting(fuse_req_t req, const struct lock_range *range,
+			 bool grace)
 {
 	struct locking *l = calloc(1, sizeof(*l));
 	if (!l) {
@@ -169,6 +219,8 @@ static void take_waiting(fuse_req_t req, const struct lock_range *range)
 	}
 	pthread_mutex_init(&l->m, NULL);
 	l->refs = 2;
+	l->grace = grace;
+	l->timer.fn = grace_over;
 	l->req = req;
 	l->rim = rim_of(req);
 	l->w.w.r = *range;
@@ -186,8 +238,11 @@ static void take_waiting(fuse_req_t req, const struct lock_range *range)
 	}
 	pthread_mutex_lock(&l->m);
 	l->started = true;
+	l->refs += grace;
 	bool interrupted = l->interrupted;
 	pthread_mutex_unlock(&l->m);
+	if (grace)
+		core_timer_start(l->rim->core, &l->timer, GRACE_MS);
 	if (interrupted && core_setlk_cancel(l->rim->core, &l->w))
 		lock_done(l, -EINTR);
 	locking_put(l);
@@ -196,11 +251,15 @@ static void take_waiting(fuse_req_t req, const struct lock_range *range)
 static void take(fuse_req_t req, const struct lock_range *range, bool wait)
 {
 	if (wait && range->type != LOCK_TYPE_UNLOCK) {
-		take_waiting(req, range);
+		take_waiting(req, range, false);
 		return;
 	}
 	struct core_lock_wait w = { .w.r = *range };
-	fuse_reply_err(req, -core_setlk(rim_of(req)->core, &w, false));
+	int err = core_setlk(rim_of(req)->core, &w, false);
+	if (err == -EAGAIN && closing(range->ino))
+		take_waiting(req, range, true);
+	else
+		fuse_reply_err(req, -err);
 }
 
 static enum lock_type type_of(short l_type)
@@ -300,6 +359,11 @@ static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		.end = UINT64_MAX,
 		.owner = fi->lock_owner,
 	};
+	struct rim_file *f = file_of(fi);
+	pthread_mutex_lock(&f->owners_lock);
+	f->flocked = true;
+	pthread_mutex_unlock(&f->owners_lock);
+	rim_file_sent(f);
 	switch (op & ~LOCK_NB) {
 	case LOCK_SH:
 		r.type = LOCK_TYPE_READ;

@@ -112,6 +112,7 @@ struct rim_file {
 	pthread_mutex_t owners_lock;
 	uint64_t *owners;
 	uint32_t owner_count;
+	bool flocked; /* it has taken an flock; same lock */
 };
 struct rim_file *rim_file_new(void);
 void rim_file_free(struct rim_file *f);
@@ -149,6 +150,8 @@ static inline struct core_file *core_file_of(const struct fuse_file_info *fi)
 }
 /* Drops what locks the handle's close drops. */
 void rim_file_locks_closed(struct rim *r, uint64_t ino, struct rim_file *f);
+/* FLUSH came for it: this may be its last close. */
+void rim_file_flushed(struct rim_file *f, uint64_t ino);
 
 /* kflush.c: the kernel writes back what it caches of @ino, then @cb(0), on
  * another thread; -EINVAL: it could not be made to. */

@@ -11,6 +11,7 @@
 
 #include "common/conf.h"
 #include "common/lock_table.h"
+#include "common/rpc.h"
 #include "common/wire_meta.h"
 
 #include <sys/statvfs.h>
@@ -224,5 +225,9 @@ bool core_setlk_cancel(struct core *c, struct core_lock_wait *w);
 void core_getlk(struct core *c, struct lock_range *r);
 void core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
 			  uint64_t owner);
+
+/* Starts a timer of the core's net (common/rpc.h): t->fn runs on its thread,
+ * with no lock held; never once core_stop() has ended. */
+void core_timer_start(struct core *c, struct rpc_timer *t, uint64_t delay_ms);
 
 #endif

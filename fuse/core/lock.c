@@ -61,6 +61,11 @@ void core_getlk(struct core *c, struct lock_range *r)
 	table_unlock(c);
 }
 
+void core_timer_start(struct core *c, struct rpc_timer *t, uint64_t delay_ms)
+{
+	rpc_timer_start(c->net, t, delay_ms);
+}
+
 void core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
 			  uint64_t owner)
 {

@@ -225,6 +225,37 @@ static void read_locks_need_read_handles(void)
 	CHECK_ERR(lk(r, F_SETLK, F_WRLCK, 0, 1), EBADF);
 }
 
+/* RELEASE, which the kernel does not wait for, must not be overtaken. */
+static void closing_drops_locks_for_who_comes_next(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		int first = open_f(), next = open_f();
+		if (i % 2)
+			CHECK(lk(first, F_OFD_SETLK, F_WRLCK, 0, 0) == 0);
+		else
+			CHECK(flock(first, LOCK_EX | LOCK_NB) == 0);
+		close(first);
+		if (i % 2)
+			CHECK(lk(next, F_OFD_SETLK, F_WRLCK, 0, 0) == 0);
+		else
+			CHECK(flock(next, LOCK_EX | LOCK_NB) == 0);
+		close(next);
+	}
+}
+
+/* One handle of it was closed: the lock stays, and who may not wait is told
+ * soon. */
+static void a_duplicate_keeps_the_lock(void)
+{
+	int fd = open_f(), next = open_f();
+	CHECK(flock(fd, LOCK_EX | LOCK_NB) == 0);
+	close(dup(fd));
+	CHECK_ERR(flock(next, LOCK_EX | LOCK_NB), EWOULDBLOCK);
+	CHECK(lk(fd, F_OFD_SETLK, F_WRLCK, 0, 0) == 0);
+	close(dup(fd));
+	CHECK_ERR(lk(next, F_OFD_SETLK, F_WRLCK, 0, 0), EAGAIN);
+}
+
 const struct posix_case posix_locks[] = {
 	{ "fcntl locks conflict, split and are told by F_GETLK",
 	  posix_locks_conflict, false },
@@ -243,6 +274,10 @@ const struct posix_case posix_locks[] = {
 	  ofd_getlk_of_unlock_tells_own_locks, false },
 	{ "flock belongs to the open file and is not fcntl",
 	  flock_is_per_handle, false },
+	{ "closing a handle drops its OFD lock or flock for who comes next",
+	  closing_drops_locks_for_who_comes_next, false },
+	{ "closing a duplicate leaves its flock and OFD lock",
+	  a_duplicate_keeps_the_lock, false },
 	{ "a lock needs a handle of its kind", read_locks_need_read_handles,
 	  false },
 	{ NULL, NULL, false }
