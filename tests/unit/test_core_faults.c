@@ -506,6 +506,56 @@ static void test_a_fenced_mount_says_eio_to_everything(void **state)
 	dfix_kill(d);
 }
 
+static bool is_clean(struct core *c, const struct core_inode *in)
+{
+	core_lock(c);
+	bool clean = !in->wb || wb_inode_clean(in);
+	core_unlock(c);
+	return clean;
+}
+
+/* Dropping the bytes of a deleted file makes it clean, which queues it for
+ * giving back: while it is being taken off that queue. */
+static void test_a_deleted_dirty_file_in_use_is_queued_once(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core *c = d->f.c;
+	struct core_file *f = d_create(d, "f");
+	struct core_file *g = d_create(d, "g");
+	uint64_t ino = core_file_ino(f);
+	struct core_inode *in;
+	static uint8_t p[DBLOCK];
+	struct fix_call *k;
+
+	(void)state;
+	d_fill(p, sizeof(p), 7);
+	d_hold(d, WIRE_OP_BLK_WRITE, true);
+	k = d_write_start(d, f, 0, p, sizeof(p), 0);
+	wait_until(d_held(d) == 1);
+	core_lock(c);
+	in = inode_find(c, ino);
+	inode_pin(in); /* an operation of it is under way */
+	core_unlock(c);
+	assert_int_equal(op_unlink(&d->f, ROOT_INO, "f", false), 0);
+	core_forget(c, ino, 1);
+	core_release(c, f); /* what is on its way cannot be dropped */
+	assert_false(is_clean(c, in));
+	d_hold(d, WIRE_OP_BLK_WRITE, false);
+	d_restart(d, true);
+	wait_until(is_clean(c, in));
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	/* The next ones in the queue. */
+	assert_int_equal(d_write(d, g, 0, p, 4096, 0), 0);
+	assert_int_equal(d_fsync(d, g), 0);
+	d_close(d, g);
+	pause_ms(100);
+	core_lock(c);
+	inode_unpin(c, in);
+	core_unlock(c);
+	wait_until(mini_metad_purge_count(d->f.m) == 1);
+	dfix_stop(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -535,6 +585,8 @@ int main(void)
 		cmocka_unit_test(
 			test_a_nearly_full_daemon_refuses_the_write_itself),
 		cmocka_unit_test(test_wrong_checksums_are_never_read),
+		cmocka_unit_test(
+			test_a_deleted_dirty_file_in_use_is_queued_once),
 		cmocka_unit_test(test_a_fenced_mount_says_eio_to_everything),
 	};
 
