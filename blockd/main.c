@@ -14,6 +14,7 @@
 #include "common/daemon.h"
 #include "common/daemon_conf.h"
 #include "common/diag.h"
+#include "common/disk_share.h"
 
 /* Exit statuses: see hail-blockd(8). */
 #define EXIT_DEFECTS 1
@@ -302,6 +303,7 @@ static int start_serving(struct blockd *b)
 		.port = b->self->port,
 		.cluster_id = b->conf.cluster_id,
 		.daemon_id = b->self->id,
+		.disk = disk_share_id(b->dir),
 		.conn_max = (unsigned)b->cfg.conn_max,
 		.conn_bytes_max = b->cfg.buffers / 2,
 		.scrub_bytes_per_s = b->cfg.scrub_rate,

@@ -30,6 +30,7 @@ struct serve_options {
 	uint64_t cluster_id;
 	uint32_t daemon_id;
 	uint64_t boot_id;
+	uint64_t disk; /* common/disk_share.h */
 	unsigned conn_max;
 	uint64_t conn_bytes_max;
 	uint64_t scrub_bytes_per_s;

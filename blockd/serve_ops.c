@@ -258,6 +258,8 @@ static void do_stat(struct serve_req *q)
 	store_stat(q->s->o.store, &st);
 	m.units_total = st.units_total;
 	m.units_free = st.units_free;
+	m.units_more = st.units_more;
+	m.disk = q->s->o.disk;
 	m.commit = st.commit;
 	m.ino_max = st.ino_max;
 	m.session_max = st.session_max;

@@ -382,6 +382,7 @@ void store_stat(struct store *s, struct store_stat *st)
 	st->units_total = s->map.unit_count + more > s->reserve ?
 			  s->map.unit_count + more - s->reserve : 0;
 	st->units_free = have > taken ? have - taken : 0;
+	st->units_more = more;
 	st->commit = s->seq - 1;
 	st->ino_max = s->ino_max;
 	st->session_max = s->session_max;

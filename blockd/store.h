@@ -61,6 +61,7 @@ void store_abort(struct store *s);
 
 struct store_stat {
 	uint64_t units_total, units_free, commit, ino_max, session_max;
+	uint64_t units_more; /* of both, what the disk could still give */
 	uint64_t store_id_hi, store_id_lo;
 	int error; /* 0, or why the store stopped: -errno */
 	const char *error_text;

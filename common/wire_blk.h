@@ -151,6 +151,8 @@ WIRE_MESSAGE(blk_purge, BLK_PURGE_FIELDS);
 	F(u64, boot_id)                                                       \
 	F(u64, units_total) /* what writers may use in all */                 \
 	F(u64, units_free)  /* less what is promised */                       \
+	F(u64, units_more)  /* common/disk_share.h */                         \
+	F(u64, disk)                                                          \
 	F(u64, commit)      /* last durable commit number */                  \
 	F(u64, ino_max)     /* largest inode, session, cut seen */            \
 	F(u64, session_max)                                                   \

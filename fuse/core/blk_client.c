@@ -91,6 +91,14 @@ static void dev_epoch(struct rpc_peer *p, uint64_t epoch, void *arg)
 	meta_map_wanted(d->c, epoch);
 }
 
+void blk_dev_stat(struct blk_dev *d, const struct blk_stat_reply *r)
+{
+	d->units_total = r->units_total;
+	d->units_more = r->units_more;
+	d->disk = r->disk;
+	blk_dev_heard(d, r->boot_id, r->units_free);
+}
+
 static void dev_stat_done(struct rpc_call *call, int status,
 			  const struct rpc_frame *f)
 {
@@ -102,8 +110,7 @@ static void dev_stat_done(struct rpc_call *call, int status,
 	d->stat_busy = false;
 	if (status == 0 &&
 	    blk_stat_reply_parse(f->body, f->h.body_len, &r) == 0) {
-		d->units_total = r.units_total;
-		blk_dev_heard(d, r.boot_id, r.units_free);
+		blk_dev_stat(d, &r);
 	}
 	core_unlock(c);
 }

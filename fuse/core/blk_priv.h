@@ -39,6 +39,7 @@ struct blk_dev {
 	uint64_t boot_id; /* 0: none known */
 	bool free_known;
 	uint64_t units_total, units_free;
+	uint64_t units_more, disk; /* common/disk_share.h */
 	int down_err; /* why it is not up */
 	uint32_t flight; /* writes sent and not answered */
 	uint64_t flight_bytes;
@@ -166,6 +167,7 @@ void blk_kick(struct blk_dev *d);
 void blk_send(struct blk_dev *d, struct rpc_call *call);
 /* What every reply of a block daemon says. Lock held. */
 void blk_dev_heard(struct blk_dev *d, uint64_t boot_id, uint64_t free_units);
+void blk_dev_stat(struct blk_dev *d, const struct blk_stat_reply *r);
 /* So little space that buffering would promise too much. */
 bool blk_dev_low(const struct blk_dev *d);
 /* A call's status after which sending it again may help: the peer was

@@ -1,6 +1,8 @@
 /* statfs: what the daemons have, and what metad knows of inodes. */
 #include "fuse/core/blk_priv.h"
 
+#include "common/disk_share.h"
+
 /* A daemon that does not answer is counted with what it said last. */
 #define STATFS_WAIT_MS 3000u
 
@@ -22,34 +24,35 @@ struct statfs_op {
 	struct meta_statfs_reply m;
 	_Atomic uint32_t pending;
 	uint32_t part_count;
+	struct disk_share shares[DAEMON_COUNT_MAX];
 	struct statfs_part parts[];
 };
 
 static void statfs_fill(struct statfs_op *op)
 {
 	struct core *c = op->c;
-	uint64_t total = 0, nfree = 0, least = UINT64_MAX, dirty, avail;
+	struct disk_sum sum;
+	uint64_t dirty;
 
 	core_lock(c);
 	for (uint32_t i = 0; i < op->part_count; i++) {
 		const struct blk_dev *d = op->parts[i].dev;
 
-		total += d->units_total;
-		nfree += d->units_free;
-		least = u64_min(least, d->units_free);
+		op->shares[i] = (struct disk_share){
+			d->units_total, d->units_free, d->units_more, d->disk,
+		};
 	}
 	dirty = (c->blk->mem.dirty_bytes + UNIT_SIZE - 1) / UNIT_SIZE;
 	core_unlock(c);
-	/* Blocks go to all daemons alike: the fullest one ends it. */
-	avail = op->part_count ? u64_min(nfree, least * op->part_count) : 0;
-	avail -= u64_min(avail, dirty);
-	nfree -= u64_min(nfree, dirty);
+	disk_share_sum(op->shares, op->part_count, &sum);
+	sum.units_avail -= u64_min(sum.units_avail, dirty);
+	sum.units_free -= u64_min(sum.units_free, dirty);
 	*op->st = (struct statvfs){
 		.f_bsize = UNIT_SIZE,
 		.f_frsize = UNIT_SIZE,
-		.f_blocks = total,
-		.f_bfree = nfree,
-		.f_bavail = avail,
+		.f_blocks = sum.units_total,
+		.f_bfree = sum.units_free,
+		.f_bavail = sum.units_avail,
 		.f_files = op->m.inodes_max,
 		.f_namemax = NAME_LEN_MAX,
 	};
@@ -78,8 +81,7 @@ static void stat_answered(struct rpc_call *call, int status,
 	if (status == 0 &&
 	    blk_stat_reply_parse(f->body, f->h.body_len, &r) == 0) {
 		core_lock(c);
-		p->dev->units_total = r.units_total;
-		blk_dev_heard(p->dev, r.boot_id, r.units_free);
+		blk_dev_stat(p->dev, &r);
 		core_unlock(c);
 	}
 	statfs_part_end(p->op);

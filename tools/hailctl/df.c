@@ -1,13 +1,16 @@
 /* hailctl df: space of the block daemons, inodes of metad. */
 #include "tools/hailctl/ctl.h"
 
+#include "common/disk_share.h"
+
 #include <inttypes.h>
 
 struct space {
 	uint64_t total, free;
 };
 
-static int stat_get(struct link *l, struct space *s, json_t **ret)
+static int stat_get(struct link *l, struct space *s, struct disk_share *share,
+		    json_t **ret)
 {
 	struct blk_stat_reply m;
 	struct rpc_frame *f;
@@ -20,6 +23,8 @@ static int stat_get(struct link *l, struct space *s, json_t **ret)
 	if (rv == 0) {
 		s->total = m.units_total * UNIT_SIZE;
 		s->free = m.units_free * UNIT_SIZE;
+		*share = (struct disk_share){ m.units_total, m.units_free,
+					      m.units_more, m.disk };
 		*ret = json_pack("{s:I,s:I,s:I,s:s,s:s%}", "id",
 				 (json_int_t)l->d->id, "bytes_total",
 				 (json_int_t)s->total, "bytes_free",
@@ -64,10 +69,14 @@ static void space_row(struct table *t, const char *name, const struct space *s,
 		out_size(s->free, left, sizeof(left)), percent, state });
 }
 
-/* All daemons; what did not answer is told on stderr. */
-static json_t *collect(struct links *ls, struct table *t, struct space *sum)
+/* All daemons; what did not answer is told on stderr. Space of a disk that
+ * several have is in each one's row, and once in @all. */
+static json_t *collect(struct links *ls, struct table *t, struct space *all)
 {
 	json_t *list = json_array(), *o = NULL;
+	struct disk_share shares[DAEMON_COUNT_MAX];
+	struct disk_sum sum;
+	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < ls->count; i++) {
 		struct link *l = &ls->v[i];
@@ -78,7 +87,7 @@ static json_t *collect(struct links *ls, struct table *t, struct space *sum)
 		if (l->kind != DAEMON_BLOCKD)
 			continue;
 		if (rv == 0) {
-			rv = stat_get(l, &s, &o);
+			rv = stat_get(l, &s, &shares[count], &o);
 			if (rv < 0)
 				ls->failed++;
 			l->error = rv;
@@ -89,10 +98,12 @@ static json_t *collect(struct links *ls, struct table *t, struct space *sum)
 		}
 		snprintf(name, sizeof(name), "blockd %u", l->d->id);
 		space_row(t, name, &s, json_text(o, "state", ""));
-		sum->total += s.total;
-		sum->free += s.free;
 		json_array_append_new(list, o);
+		count++;
 	}
+	disk_share_sum(shares, count, &sum);
+	all->total = sum.units_total * UNIT_SIZE;
+	all->free = sum.units_free * UNIT_SIZE;
 	return list;
 }
 
