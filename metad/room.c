@@ -117,13 +117,15 @@ static void look(struct room *r)
 		full_set(r, true, d.avail);
 		if (d.avail < d.scarce / 2)
 			give_back(r, step);
-	} else if (r->reserve < d.reserve_max) {
+	} else {
 		/* What is taken must not make it scarce again. */
-		if (d.avail >= d.scarce + 2 * step &&
+		if (r->reserve < d.reserve_max &&
+		    d.avail >= d.scarce + 2 * step &&
 		    fallocate(r->fd, 0, (off_t)r->reserve, (off_t)step) == 0)
 			r->reserve += step;
-	} else {
-		full_set(r, false, d.avail);
+		/* A part of the reserve will do, where there is no more. */
+		if (d.avail >= d.scarce + step)
+			full_set(r, false, d.avail);
 	}
 	(void)uv_timer_start(&r->timer, r->timer.timer_cb,
 			     d.avail < AMPLE_BYTES ? LOOK_MS : LOOK_AMPLE_MS,
