@@ -382,10 +382,34 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* The whole of a file that is @size bytes long in both. Appends make it as long
+ * as they like. */
+static void compare_content(const char *sub, off_t size)
+{
+	static unsigned char buf[2][1 << 20];
+	int fd[2] = { openat(root[0], sub, O_RDONLY),
+		      openat(root[1], sub, O_RDONLY) };
+	ssize_t len[2] = { 1, 1 };
+	off_t done = 0;
+
+	while (len[0] > 0) {
+		for (int i = 0; i < 2; i++)
+			len[i] = pread(fd[i], buf[i], sizeof(buf[i]), done);
+		if (len[0] != len[1])
+			differ(sub, len[0], len[1]);
+		if (len[0] > 0 && memcmp(buf[0], buf[1], (size_t)len[0]) != 0)
+			differ(sub, 0, 1);
+		done += len[0];
+	}
+	if (done != size)
+		differ(sub, done, size);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 /* The whole of both trees: names, attributes, contents. */
 static void compare_tree(const char *rel)
 {
-	static unsigned char buf[2][SIZE_MAX_FILE + 400000];
 	char path[2][600];
 	struct dirent **list[2];
 	int n[2];
@@ -409,17 +433,8 @@ static void compare_tree(const char *rel)
 		fstatat(root[0], sub, &st, AT_SYMLINK_NOFOLLOW);
 		if (S_ISDIR(st.st_mode))
 			compare_tree(sub);
-		if (!S_ISREG(st.st_mode))
-			continue;
-		for (int i = 0; i < 2; i++) {
-			int fd = openat(root[i], sub, O_RDONLY);
-			ssize_t len = read(fd, buf[i], sizeof(buf[i]));
-			if (len != st.st_size)
-				differ(sub, len, st.st_size);
-			close(fd);
-		}
-		if (memcmp(buf[0], buf[1], (size_t)st.st_size) != 0)
-			differ(sub, 0, 1);
+		if (S_ISREG(st.st_mode))
+			compare_content(sub, st.st_size);
 	}
 	for (int i = 0; i < 2; i++) {
 		for (int k = 0; k < n[i]; k++)
