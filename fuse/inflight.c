@@ -21,7 +21,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rim_req *head, *tail; /* oldest first */
 
-static int64_t now_ms(void)
+int64_t rim_now_ms(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
@@ -33,7 +33,7 @@ void rim_begin(struct rim_req *rr, fuse_req_t req)
 	rr->rim = rim_of(req);
 	rr->req = req;
 	rr->pid = fuse_req_ctx(req)->pid;
-	rr->start_ms = now_ms();
+	rr->start_ms = rim_now_ms();
 	rr->next = NULL;
 	pthread_mutex_lock(&lock);
 	rr->prev = tail;
@@ -82,7 +82,7 @@ static void look(void)
 {
 	fuse_req_t dead[LOOK_MAX];
 	size_t count = 0;
-	int64_t old = now_ms() - STUCK_MS;
+	int64_t old = rim_now_ms() - STUCK_MS;
 	pthread_mutex_lock(&lock);
 	for (struct rim_req *rr = head; rr && rr->start_ms < old;
 	     rr = rr->next) {

@@ -172,19 +172,12 @@ static void lock_interrupted(fuse_req_t req, void *data)
  * first. FLUSH it does wait for. So a conflict on an inode where a handle with
  * such locks was flushed a moment ago waits for a moment, too.
  */
-#define GRACE_MS 50u
+#define GRACE_MS 50
 #define CLOSING_SLOTS 256u
 
 /* When a handle was last flushed, of inodes that share the slot: one more only
  * makes a conflict wait. */
-static _Atomic uint64_t closing_ms[CLOSING_SLOTS];
-
-static uint64_t lock_now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
+static _Atomic int64_t closing_ms[CLOSING_SLOTS];
 
 void rim_file_flushed(struct rim_file *f, uint64_t ino)
 {
@@ -192,13 +185,13 @@ void rim_file_flushed(struct rim_file *f, uint64_t ino)
 	bool locks = f->owner_count > 0 || f->flocked;
 	pthread_mutex_unlock(&f->owners_lock);
 	if (locks)
-		atomic_store(&closing_ms[ino % CLOSING_SLOTS], lock_now_ms());
+		atomic_store(&closing_ms[ino % CLOSING_SLOTS], rim_now_ms());
 }
 
 static bool closing(uint64_t ino)
 {
-	uint64_t ms = atomic_load(&closing_ms[ino % CLOSING_SLOTS]);
-	return ms != 0 && lock_now_ms() - ms <= GRACE_MS;
+	int64_t ms = atomic_load(&closing_ms[ino % CLOSING_SLOTS]);
+	return ms != 0 && rim_now_ms() - ms <= GRACE_MS;
 }
 
 static void grace_over(struct rpc_timer *t)

@@ -52,6 +52,7 @@ struct rim_req {
 	int64_t start_ms;
 	struct rim_req *next, *prev;
 };
+int64_t rim_now_ms(void); /* monotonic, to a few ms: cheap */
 void rim_begin(struct rim_req *rr, fuse_req_t req);
 /* Whom to answer; NULL: nobody any more. @rr is the caller's again. */
 fuse_req_t rim_end(struct rim_req *rr);
