@@ -47,7 +47,10 @@ static int disk_look(int fd, struct disk *d)
 	if (fstatvfs(fd, &v) < 0)
 		return -errno;
 	all = (uint64_t)v.f_blocks * v.f_frsize;
-	d->avail = (uint64_t)v.f_bavail * v.f_frsize;
+	/* What ext4 keeps for root is for us, too: else the reserve would go
+	 * to a tool of root's that is still filling it. */
+	d->avail = (uint64_t)(geteuid() == 0 ? v.f_bfree : v.f_bavail) *
+		   v.f_frsize;
 	d->scarce = u64_min(SCARCE_BYTES, all / SCARCE_PART);
 	d->reserve_max = u64_round_down(u64_min(RESERVE_MAX,
 						all / RESERVE_PART),

@@ -53,8 +53,15 @@ dd if=/dev/zero of="$C/filler" bs=1M 2>"$T/dd" && fail "the disk never ends"
 creates_until_refused x
 grep -q 'No space' "$T/err" || fail "$(cat "$T/err")"
 grep -q event=disk_full "$C/run/metad1.log" || fail "it is not said"
-churn || fail "renaming, filled by others"
-alive "filled by others"
+churn &
+churner=$!
+for seconds in 0.05 0.2 0.4; do # in the middle of giving the reserve back
+	sleep $seconds
+	crash metad1
+	cluster_up -o nowriteback
+done
+wait $churner || fail "renaming, filled by others"
+metad=$(pid_of metad1)
 rm "$MNT/fill" || fail "deleting"
 cmp "$T/z" "$MNT/d/one" || fail "lost"
 
