@@ -19,7 +19,9 @@ tell_failure() {
 	grep -B 5 -A 8 '^not ok ' "$1" | grep -v '^ok ' | head -n 60 |
 		sed 's/^/# /'
 	echo "# ... last lines:"
-	tail -n 15 "$1" | cut -c 1-300 | sed 's/^/# /'
+	lines=15
+	! grep -q '^# no end after' "$1" || lines=200
+	tail -n $lines "$1" | cut -c 1-300 | sed 's/^/# /'
 }
 
 # Runs one program, prints its line, adds "passed failed" to $RUN_DIR/counts.
@@ -27,7 +29,7 @@ run_one() {
 	program=$1
 	out=$RUN_DIR/$$.out
 	began=$(date +%s)
-	timeout -k 10 "${TEST_TIMEOUT:-300}" "$program" > "$out" 2>&1
+	tests/timed.sh "${TEST_TIMEOUT:-300}" "$program" > "$out" 2>&1
 	status=$?
 	took=$(($(date +%s) - began))
 

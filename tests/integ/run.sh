@@ -22,7 +22,7 @@ for s in "${scripts[@]}"; do
 	start=$(date +%s)
 	limit=600
 	[[ $s == long_* ]] && limit=3600
-	timeout -k 20 "${TEST_TIMEOUT:-$limit}" bash "$s" >"$log" 2>&1
+	../timed.sh "${TEST_TIMEOUT:-$limit}" bash "$s" >"$log" 2>&1
 	code=$?
 	took=$(($(date +%s) - start))
 	case $code in
@@ -30,7 +30,9 @@ for s in "${scripts[@]}"; do
 	77) skipped=$((skipped + 1)); echo "ok $number - $s # SKIP"
 		grep '# skipped' "$log" ;;
 	*) failed=$((failed + 1)); echo "not ok $number - $s (exit $code)"
-		tail -n 60 "$log" | sed 's/^/# /' ;;
+		lines=60
+		[ $code != 124 ] || lines=400 # what its processes were doing
+		tail -n $lines "$log" | sed 's/^/# /' ;;
 	esac
 done
 echo "1..$number"

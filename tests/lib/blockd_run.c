@@ -89,13 +89,14 @@ int run_to_end(struct blockd_run *x, const char *const *args)
 void run_start(struct blockd_run *x, const char *const *args)
 {
 	unsigned before = fake_metad_registrations(x->metad, NULL);
+	uint64_t until = now_ms() + CHILD_START_MS;
 	struct blk_raw r;
 	int status;
 
 	child_spawn(&x->child, "hail-blockd", options, args);
-	for (int ms = 0; ms < CHILD_START_MS; ms += 10) {
+	while (now_ms() < until) {
 		if (!child_runs(&x->child))
-			die("hail-blockd has ended; see its log");
+			child_die(&x->child, "hail-blockd has ended");
 		sleep_ms(10);
 		if (fake_metad_registrations(x->metad, NULL) == before ||
 		    !raw_connect(&r, x->child.port, RUN_CLUSTER_ID))
@@ -105,8 +106,7 @@ void run_start(struct blockd_run *x, const char *const *args)
 		if (status == 0)
 			return;
 	}
-	errno = ETIMEDOUT;
-	die("start");
+	child_die(&x->child, "hail-blockd does not answer");
 }
 
 uint64_t run_anon_bytes(const struct blockd_run *x)

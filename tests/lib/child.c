@@ -74,6 +74,25 @@ FILE *child_conf(const struct child *x)
 	return f;
 }
 
+static FILE *open_log(const struct child *x)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/log", x->dir);
+	return fopen(path, "r");
+}
+
+noreturn_fn void child_die(const struct child *x, const char *what)
+{
+	char line[2048];
+	FILE *f = open_log(x);
+
+	fprintf(stderr, "child: %s; its log:\n", what);
+	while (f && fgets(line, sizeof(line), f))
+		fputs(line, stderr);
+	abort();
+}
+
 static void append(const char **argv, size_t *count, const char *const *more)
 {
 	for (; more && *more && *count < ARGS_MAX - 1; more++)
@@ -146,12 +165,10 @@ int child_term(struct child *x)
 
 bool child_log_has(const struct child *x, const char *text)
 {
-	char path[128], line[2048];
+	char line[2048];
 	bool found = false;
-	FILE *f;
+	FILE *f = open_log(x);
 
-	snprintf(path, sizeof(path), "%s/log", x->dir);
-	f = fopen(path, "r");
 	while (f && !found && fgets(line, sizeof(line), f))
 		found = strstr(line, text) != NULL;
 	if (f)

@@ -38,6 +38,8 @@ bool child_runs(struct child *x);
 int child_wait(struct child *x);
 void child_kill9(struct child *x);
 int child_term(struct child *x); /* SIGTERM, then as child_wait() */
+/* Ends the test with @what and the daemon's log. */
+noreturn_fn void child_die(const struct child *x, const char *what);
 bool child_log_has(const struct child *x, const char *text);
 
 /* On loopback; another process may take it before it is used. */

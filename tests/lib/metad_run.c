@@ -67,14 +67,14 @@ void metad_run_blockd(struct metad_run *x, uint32_t i, uint64_t store_id,
 				     .commit = commit,
 				     .ino_max = 100 * (i + 1),
 				     .session_max = 10 * (i + 1) };
-	int ms;
+	uint64_t until = now_ms() + CHILD_START_MS;
 
 	x->blockd[i] = fake_blockd_new(&id);
-	for (ms = 0; fake_blockd_registered(x->blockd[i]) == -ENOTCONN; ms += 5)
-		if (ms > CHILD_START_MS)
-			die("a block daemon is not heard");
-		else
-			sleep_ms(5);
+	while (fake_blockd_registered(x->blockd[i]) == -ENOTCONN) {
+		if (now_ms() > until)
+			child_die(&x->child, "a block daemon is not heard");
+		sleep_ms(5);
+	}
 }
 
 void metad_run_blockd_end(struct metad_run *x, uint32_t i)
@@ -85,20 +85,18 @@ void metad_run_blockd_end(struct metad_run *x, uint32_t i)
 
 void metad_run_start(struct metad_run *x, const char *const *args)
 {
+	uint64_t until = now_ms() + CHILD_START_MS;
 	struct blk_raw r;
-	int ms;
 
 	child_spawn(&x->child, "hail-metad", NULL, args);
-	for (ms = 0; ms < CHILD_START_MS; ms += 2) {
-		if (metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, 1, 0) == 0) {
-			raw_close(&r);
-			return;
-		}
+	while (metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, 1, 0) != 0) {
 		if (!child_runs(&x->child))
-			die("metad has ended; see its log");
+			child_die(&x->child, "hail-metad has ended");
+		if (now_ms() > until)
+			child_die(&x->child, "hail-metad does not answer");
 		sleep_ms(2);
 	}
-	die("metad does not come up");
+	raw_close(&r);
 }
 
 int metad_run_to_end(struct metad_run *x, const char *const *args)
