@@ -398,6 +398,7 @@ void blk_client_status(struct core *c, FILE *out)
 	COUNTER(syncs);
 	COUNTER(syncs_all);
 	COUNTER(sync_flags);
+	COUNTER(syncs_ahead);
 	COUNTER(reads);
 	COUNTER(read_bytes);
 	COUNTER(resent);

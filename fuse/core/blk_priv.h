@@ -78,6 +78,7 @@ struct blk_client {
 	struct core_deferred fenced; /* closes the peers */
 	struct {
 		uint64_t writes, write_bytes, syncs, syncs_all, sync_flags;
+		uint64_t syncs_ahead;
 		uint64_t reads, read_bytes, resent, errors, waits;
 		uint64_t bad_sums, stale;
 		uint64_t prefetched, prefetch_hits, prefetch_dropped;
@@ -94,6 +95,10 @@ struct wb_inode {
 	bool lost; /* scratch: a daemon restarted without our content */
 	struct dlist touch_node; /* scratch of one pass */
 	int last_error; /* -errno, for handles that have not seen it */
+	/* what an fsync usually follows, see sync_ahead() */
+	uint32_t writes; /* since the last fsync */
+	uint32_t writes_usual; /* between the last two */
+	uint32_t usual_count; /* how often in a row */
 	struct dlist ops; /* wb_op.node */
 	struct dlist syncs; /* wb_sync.node of this inode */
 };
@@ -230,6 +235,11 @@ void wb_fail_stuck(struct core *c);
 void wb_pressure(struct core *c);
 bool wb_full(struct core *c);
 void wb_fail_all(struct core *c, int err);
+
+/* ---- fsync.c; lock held ---- */
+/* A write of @len bytes was buffered: does it, and what was before it, go to
+ * stable storage at once? */
+void sync_ahead(struct core *c, struct core_inode *in, uint32_t len);
 
 /* ---- flusher.c; lock held ---- */
 void flusher_kick(struct core *c);

@@ -2,6 +2,52 @@
  * of the write-back buffers (wbuf.h), the metadata half for the stream. */
 #include "fuse/core/blk_priv.h"
 
+/* ---- before the fsync ----
+ *
+ * A log is written the same way over and over: so many small writes, then an
+ * fsync. Where an inode has done so a few times in a row, the last of these
+ * writes is sent at once and flagged SYNC: the disk works while the kernel
+ * takes the write's answer to the program and its fsync to us, which then waits
+ * for what is under way. A guess that was wrong costs one flush, and the
+ * habit has to be learned again.
+ */
+
+#define USUAL_MIN 3u /* rounds */
+#define USUAL_WRITES_MAX 4u
+#define USUAL_BYTES_MAX (64u << 10) /* of its last write */
+
+static void habit_fsync(struct wb_inode *wb)
+{
+	if (wb->writes == 0)
+		return;
+	if (wb->writes == wb->writes_usual)
+		wb->usual_count++;
+	else
+		wb->usual_count = 0;
+	wb->writes_usual = wb->writes;
+	wb->writes = 0;
+}
+
+void sync_ahead(struct core *c, struct core_inode *in, uint32_t len)
+{
+	struct wb_inode *wb = in->wb;
+	struct wb_send s;
+
+	wb->writes++;
+	if (wb->usual_count < USUAL_MIN || wb->writes < wb->writes_usual)
+		return;
+	if (wb->writes > wb->writes_usual) {
+		wb->usual_count = 0;
+		return;
+	}
+	if (wb->writes > USUAL_WRITES_MAX || len > USUAL_BYTES_MAX)
+		return;
+	c->blk->n.syncs_ahead++;
+	wb_send_init(c, &s);
+	wb_collect_all(c, in, &s);
+	wb_submit(c, &s, true);
+}
+
 /* ---- fsync ---- */
 
 struct fsync_op {
@@ -66,6 +112,8 @@ static void fsync_start(struct fsync_op *f, bool datasync)
 	uint64_t seq = meta_last_seq(c);
 
 	f->pending++;
+	if (in && in->wb)
+		habit_fsync(in->wb);
 	if (in && !wb_inode_clean(in)) {
 		f->pending++;
 		f->op.kind = WB_OP_DURABLE;

@@ -457,6 +457,7 @@ static int write_start(struct write_req *r)
 	if (err)
 		return err;
 	send_full_blocks(r);
+	sync_ahead(c, in, r->len);
 	if (c->blk->mem.bytes > c->opt.wb_bytes_max / 2)
 		wb_pressure(c);
 	return 0;
