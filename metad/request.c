@@ -1,6 +1,8 @@
 /* Requests of clients, block daemons and tools. */
 #include "metad/request.h"
 
+#include <linux/fs.h>
+
 #include "common/diag.h"
 #include "metad/admin.h"
 #include "metad/cut.h"
@@ -280,14 +282,34 @@ static void reply_after_cut(struct request *q, const struct sm_reply *r,
 	serve_conn_close(q->conn);
 }
 
+static bool makes_whiteout(const struct request *q)
+{
+	struct meta_rename m;
+	struct meta_mhdr h;
+	struct wire_in in;
+
+	wire_in_init(&in, q->body, q->body_len);
+	meta_mhdr_decode(&in, &h);
+	return !in.bad && meta_rename_parse(in.p, in.len, &m) == 0 &&
+	       (m.flags & RENAME_WHITEOUT);
+}
+
 /* What was answered once must be executed again after a restart: only what is
  * sent for the first time can be refused. */
 static bool no_room_for(const struct request *q)
 {
-	return room_full(q->md->room) && !q->resent &&
-	       (q->to.op == WIRE_OP_META_CREATE ||
-		q->to.op == WIRE_OP_META_LINK ||
-		q->to.op == WIRE_OP_META_SETXATTR);
+	if (!room_full(q->md->room) || q->resent)
+		return false;
+	switch (q->to.op) {
+	case WIRE_OP_META_CREATE:
+	case WIRE_OP_META_LINK:
+	case WIRE_OP_META_SETXATTR:
+		return true;
+	case WIRE_OP_META_RENAME:
+		return makes_whiteout(q);
+	default:
+		return false;
+	}
 }
 
 static void run_mutation(struct request *q)

@@ -29,7 +29,8 @@
 struct room {
 	struct metad *md;
 	uv_timer_t timer;
-	int fd;
+	int dir; /* the data directory */
+	int fd; /* of the reserve; < 0: there is none */
 	uint64_t reserve; /* bytes allocated */
 	bool full;
 	bool closed;
@@ -58,24 +59,30 @@ static int disk_look(int fd, struct disk *d)
 	return 0;
 }
 
-static int reserve_open(const char *dir)
+static int dir_open(const char *path)
 {
-	char path[PATH_MAX];
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (snprintf(path, sizeof(path), "%s/reserve", dir) >=
-	    (int)sizeof(path))
-		return -ENAMETOOLONG;
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	return fd < 0 ? -errno : fd;
 }
 
-void room_prepare(const char *dir)
+static int reserve_open(int dir)
 {
-	int fd = reserve_open(dir);
+	int fd = openat(dir, "reserve", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	return fd < 0 ? -errno : fd;
+}
+
+void room_prepare(const char *path)
+{
+	int dir = dir_open(path);
+	int fd = dir < 0 ? dir : reserve_open(dir);
 	struct disk d;
 
+	if (dir >= 0)
+		(void)close(dir);
 	if (fd < 0)
-		return;
+		return; /* said when it is missed: room_new() */
 	if (disk_look(fd, &d) == 0 && d.avail < d.scarce &&
 	    ftruncate(fd, 0) < 0)
 		diag_warn("room", "event=reserve_kept error=\"%s\"",
@@ -108,28 +115,52 @@ static void give_back(struct room *r, uint64_t bytes)
 	metaraft_snapshot_soon(r->md->raft);
 }
 
+/* Blocks count, not the length: a copied directory may have holes. */
+static void reserve_measure(struct room *r)
+{
+	struct stat st;
+
+	if (r->fd >= 0 && fstat(r->fd, &st) == 0)
+		r->reserve = u64_min((uint64_t)st.st_size,
+				     (uint64_t)st.st_blocks * 512);
+}
+
+static void reserve_grow(struct room *r, uint64_t step)
+{
+	if (r->fd < 0) {
+		r->fd = reserve_open(r->dir);
+		reserve_measure(r);
+	}
+	if (r->fd >= 0 &&
+	    fallocate(r->fd, 0, (off_t)r->reserve, (off_t)step) == 0)
+		r->reserve += step;
+}
+
+static void judge(struct room *r, const struct disk *d)
+{
+	uint64_t step = d->reserve_max / STEPS;
+
+	if (d->avail < d->scarce) {
+		full_set(r, true, d->avail);
+		if (d->avail < d->scarce / 2)
+			give_back(r, step);
+		return;
+	}
+	/* What is taken must not make it scarce again. */
+	if (r->reserve < d->reserve_max && d->avail >= d->scarce + 2 * step)
+		reserve_grow(r, step);
+	/* A part of the reserve will do, where there is no more. */
+	if (d->avail >= d->scarce + step)
+		full_set(r, false, d->avail);
+}
+
 static void look(struct room *r)
 {
-	struct disk d;
-	uint64_t step;
+	struct disk d = { .avail = 0 };
 
-	if (disk_look(r->fd, &d) < 0)
-		return;
-	step = d.reserve_max / STEPS;
-	if (d.avail < d.scarce) {
-		full_set(r, true, d.avail);
-		if (d.avail < d.scarce / 2)
-			give_back(r, step);
-	} else {
-		/* What is taken must not make it scarce again. */
-		if (r->reserve < d.reserve_max &&
-		    d.avail >= d.scarce + 2 * step &&
-		    fallocate(r->fd, 0, (off_t)r->reserve, (off_t)step) == 0)
-			r->reserve += step;
-		/* A part of the reserve will do, where there is no more. */
-		if (d.avail >= d.scarce + step)
-			full_set(r, false, d.avail);
-	}
+	/* What cannot be told now may be told later. */
+	if (disk_look(r->dir, &d) == 0)
+		judge(r, &d);
 	(void)uv_timer_start(&r->timer, r->timer.timer_cb,
 			     d.avail < AMPLE_BYTES ? LOOK_MS : LOOK_AMPLE_MS,
 			     0);
@@ -143,7 +174,6 @@ static void on_look(uv_timer_t *t)
 int room_new(struct metad *md, const char *dir, struct room **ret)
 {
 	struct room *r = calloc(1, sizeof(*r));
-	struct stat st;
 	struct disk d;
 	int rv;
 
@@ -151,19 +181,19 @@ int room_new(struct metad *md, const char *dir, struct room **ret)
 		return -ENOMEM;
 	r->md = md;
 	r->closed = true;
+	r->fd = -1;
 	*ret = r;
-	r->fd = reserve_open(dir);
+	r->dir = dir_open(dir);
+	if (r->dir < 0)
+		return r->dir;
+	r->fd = reserve_open(r->dir);
 	if (r->fd < 0)
-		return r->fd;
-	if (fstat(r->fd, &st) < 0)
-		return -errno;
-	rv = disk_look(r->fd, &d);
-	if (rv < 0)
-		return rv;
-	/* Blocks count, not the length: a copied directory may have holes. */
-	r->reserve = u64_min((uint64_t)st.st_size,
-			     (uint64_t)st.st_blocks * 512);
-	r->full = d.avail < d.scarce;
+		diag_warn("room", "event=no_reserve path=%s/reserve "
+			  "error=\"%s\" what=\"nothing is kept for when the "
+			  "disk is full; tried again when it has room\"", dir,
+			  strerror(-r->fd));
+	reserve_measure(r);
+	r->full = disk_look(r->dir, &d) == 0 && d.avail < d.scarce;
 	rv = uv_timer_init(&md->loop, &r->timer);
 	if (rv < 0)
 		return rv;
@@ -191,5 +221,7 @@ void room_free(struct room *r)
 		return;
 	if (r->fd >= 0)
 		(void)close(r->fd);
+	if (r->dir >= 0)
+		(void)close(r->dir);
 	free(r);
 }

@@ -9,8 +9,8 @@
 #include "metad/metad.h"
 
 /* Before the log is opened, which may need space: a disk found full gets the
- * whole reserve back. @dir: the data directory. */
-void room_prepare(const char *dir);
+ * whole reserve back. @path: the data directory. */
+void room_prepare(const char *path);
 /* Watches from now on. @dir: borrowed until room_free(). Returns 0 or -errno.*/
 int room_new(struct metad *md, const char *dir, struct room **ret);
 /* Commands that make the state grow are to be refused (-ENOSPC). */

@@ -276,6 +276,21 @@ static uint64_t reserve_bytes(const char *dir)
 	return stat(path, &st) ? UINT64_MAX : (uint64_t)st.st_blocks * 512;
 }
 
+static int rename_flags(struct metad_client *c, const char *name,
+			const char *newname, uint32_t flags)
+{
+	uint8_t b[256];
+	size_t len = METAD_BODY(b, meta_rename,
+				{ .parent = ROOT_INO,
+				  .name = { name, (uint32_t)strlen(name) },
+				  .newparent = ROOT_INO,
+				  .newname = { newname,
+					       (uint32_t)strlen(newname) },
+				  .flags = flags });
+
+	return metad_client_call(c, WIRE_OP_META_RENAME, b, len);
+}
+
 /* Others fill the disk: what grows is refused, the rest goes on in the space
  * kept for that; what was answered before is never refused. */
 static void a_full_disk_refuses_what_grows(struct metad_run *x)
@@ -303,6 +318,9 @@ static void a_full_disk_refuses_what_grows(struct metad_run *x)
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "again", 0), 0);
 	c.r.flags = 0;
 	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "m"), -ENOSPC);
+	CHECK_EQ(rename_flags(&c, "again", "w", RENAME_WHITEOUT), -ENOSPC);
+	CHECK_EQ(rename_flags(&c, "again", "w", 0), 0);
+	CHECK_EQ(rename_flags(&c, "w", "again", RENAME_NOREPLACE), 0);
 	/* More than a segment of the log. */
 	churn(&c, 20000);
 	CHECK_EQ(metad_client_unlink(&c, ROOT_INO, "again"), 0);
@@ -317,6 +335,45 @@ static void a_full_disk_refuses_what_grows(struct metad_run *x)
 	CHECK_EQ(unlink(path), 0);
 	EVENTUALLY(can_create(&c, "m"));
 	EVENTUALLY(reserve_bytes(data) >= 24 << 20);
+	metad_client_fini(&c);
+	child_kill9(&x->child);
+	CHECK_EQ(umount(data), 0);
+}
+
+/* Somebody removed it to make room, and something is in its place. */
+static void without_a_reserve_it_starts_and_says_so(struct metad_run *x)
+{
+	struct metad_client c;
+	char data[128], path[160];
+	int fd;
+
+	if (geteuid() != 0) {
+		printf("# needs root\n");
+		return;
+	}
+	snprintf(data, sizeof(data), "%s/data", x->child.dir);
+	snprintf(path, sizeof(path), "%s/reserve", data);
+	CHECK_EQ(mkdir(data, 0700), 0);
+	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=800m"), 0);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	child_kill9(&x->child);
+	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(mkdir(path, 0700), 0);
+	metad_run_start(x, NULL);
+	CHECK(child_log_has(&x->child, "event=no_reserve"));
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
+	/* It watches all the same. */
+	fd = ballast_make(data, "ballast", path, sizeof(path));
+	EVENTUALLY(metad_client_create(&c, ROOT_INO, "n", 0) == -ENOSPC);
+	CHECK_EQ(close(fd), 0);
+	CHECK_EQ(unlink(path), 0);
+	EVENTUALLY(can_create(&c, "m"));
+	snprintf(path, sizeof(path), "%s/reserve", data);
+	CHECK_EQ(rmdir(path), 0);
+	EVENTUALLY(reserve_bytes(data) >= 24 << 20 &&
+		   reserve_bytes(data) != UINT64_MAX);
 	metad_client_fini(&c);
 	child_kill9(&x->child);
 	CHECK_EQ(umount(data), 0);
@@ -378,6 +435,7 @@ int main(int argc, char **argv)
 		METAD_TEST(foreign_data_is_refused, 0),
 		METAD_TEST(a_full_disk_stops_it_with_a_reason, 0),
 		METAD_TEST(a_full_disk_refuses_what_grows, 0),
+		METAD_TEST(without_a_reserve_it_starts_and_says_so, 0),
 		METAD_TEST(a_snapshot_that_does_not_fit_is_tried_again, 0),
 	};
 
