@@ -39,12 +39,6 @@ bool monitor_lease_over(struct monitor *m, uint32_t id)
 	return uv_now(&m->md->loop) > until;
 }
 
-bool monitor_silent(struct metad *md, uint32_t id)
-{
-	return !drive_is_up(md->drive, id) &&
-	       monitor_lease_over(md->monitor, id);
-}
-
 void monitor_on_register(struct monitor *m, void (*fn)(struct metad *md))
 {
 	m->on_register = fn;

@@ -23,11 +23,9 @@ int monitor_new(struct metad *md, struct monitor **ret);
 void monitor_free(struct monitor *m);
 /* NULL: no such daemon has ever been heard of. */
 const struct monitor_daemon *monitor_find(struct monitor *m, uint32_t id);
-/* Has the right to serve that it may have run out? */
+/* Has the right to serve that it may have run out? Then what is forbidden now,
+ * it has to learn before it serves again. */
 bool monitor_lease_over(struct monitor *m, uint32_t id);
-/* It is not connected, and its right to serve has run out: what is forbidden
- * now, it has to learn before it serves again. */
-bool monitor_silent(struct metad *md, uint32_t id);
 /* Runs with each registration, see restore.c. */
 void monitor_on_register(struct monitor *m, void (*fn)(struct metad *md));
 

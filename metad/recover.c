@@ -236,10 +236,11 @@ static void fence_done(struct fan *f)
 }
 
 /* A daemon that does not answer serves nobody once its lease is over, and
- * fetches the map before it serves again. */
+ * fetches the map before it serves again. It may be connected all the while:
+ * the kernel of one that hangs is awake. */
 static bool fence_excused(struct fan *f, uint32_t daemon_id)
 {
-	return monitor_silent(f->md, daemon_id);
+	return monitor_lease_over(f->md->monitor, daemon_id);
 }
 
 static void fence_start(struct victim *v)

@@ -38,7 +38,7 @@ static bool excused(struct fan *f, uint32_t daemon_id)
 {
 	struct sweep *s = container_of(f, struct sweep, fan);
 
-	if (!monitor_silent(s->md, daemon_id))
+	if (!monitor_lease_over(s->md->monitor, daemon_id))
 		return false;
 	s->skipped = true;
 	return true;

@@ -222,9 +222,13 @@ static void a_silent_daemon_delays_a_fence_by_its_lease(struct metad_run *x)
 	metad_run_start(x, NULL);
 	metad_run_blockd(x, 0, 11, 1);
 	metad_run_blockd(x, 1, 12, 1);
+	metad_run_blockd(x, 2, 13, 1);
 	CHECK_EQ(metad_client_open(x, &c, 1), 0);
 	CHECK_EQ(fake_blockd_lease_ms(x->blockd[1]), 6000);
+	/* One is gone, one hangs, and is connected all the while. */
+	EVENTUALLY(fake_blockd_calls(x->blockd[2], WIRE_OP_HELLO) == 1);
 	fake_blockd_set_down(x->blockd[1], true);
+	fake_blockd_set_mute(x->blockd[2], true);
 	sleep_ms(200);
 	start = now_ms();
 	CHECK_EQ(metad_client_open(x, &d, 1), 0);
@@ -236,6 +240,11 @@ static void a_silent_daemon_delays_a_fence_by_its_lease(struct metad_run *x)
 	fake_blockd_set_down(x->blockd[1], false);
 	EVENTUALLY(fake_blockd_registered(x->blockd[1]) == 0 &&
 		   fake_blockd_lease_ms(x->blockd[1]) == 6000);
+	/* Its heartbeat of before is no right either; the next ones tell that
+	 * it has read the map. */
+	fake_blockd_set_mute(x->blockd[2], false);
+	EVENTUALLY(fake_blockd_last_fence(x->blockd[2]) == c.session);
+	EVENTUALLY(fake_blockd_lease_ms(x->blockd[2]) == 6000);
 	metad_client_fini(&c);
 	metad_client_fini(&d);
 }
@@ -273,7 +282,7 @@ int main(int argc, char **argv)
 		METAD_TEST(a_second_mount_is_refused_by_name, 0),
 		METAD_TEST(a_replaced_session_is_fenced_and_recovered, 2),
 		METAD_TEST(recovery_goes_on_after_a_kill, 1),
-		METAD_TEST(a_silent_daemon_delays_a_fence_by_its_lease, 2),
+		METAD_TEST(a_silent_daemon_delays_a_fence_by_its_lease, 3),
 		METAD_TEST(a_silent_session_may_be_replaced_after_ten_seconds,
 			   0),
 	};

@@ -29,7 +29,7 @@ struct fake_blockd {
 	uint16_t port;
 	pthread_t server, beater;
 	pthread_mutex_t lock; /* protects what follows */
-	bool stop, down;
+	bool stop, down, mute;
 	uint16_t hold;
 	uint64_t commit, boot_id;
 	uint64_t end, units;
@@ -233,6 +233,8 @@ static void turn(struct fake_blockd *b, const struct pollfd *p)
 			close(accept(b->listen_fd, NULL, NULL));
 		return;
 	}
+	if (b->mute)
+		return;
 	if (b->held_count && b->held[0]->h.opcode != b->hold)
 		release_held(b);
 	for (i = 0; i < CONNS_MAX; i++)
@@ -247,10 +249,12 @@ static void *server_run(void *arg)
 {
 	struct fake_blockd *b = arg;
 	struct pollfd p[CONNS_MAX + 1];
-	bool stop = false;
+	bool stop = false, mute = false;
 	size_t i;
 
 	while (!stop) {
+		if (mute)
+			sleep_ms(5); /* what it does not read stays there */
 		p[0] = (struct pollfd){ b->listen_fd, POLLIN, 0 };
 		for (i = 0; i < CONNS_MAX; i++)
 			p[i + 1] = (struct pollfd){ b->conns[i].fd, POLLIN, 0 };
@@ -258,6 +262,7 @@ static void *server_run(void *arg)
 		pthread_mutex_lock(&b->lock);
 		turn(b, p);
 		stop = b->stop;
+		mute = b->mute;
 		pthread_mutex_unlock(&b->lock);
 	}
 	return NULL;
@@ -339,12 +344,17 @@ static bool say_hello(struct fake_blockd *b, struct blk_raw *r,
 
 static bool paused(struct fake_blockd *b, bool *stop)
 {
-	bool down;
+	bool down, mute;
 
-	pthread_mutex_lock(&b->lock);
-	*stop = b->stop;
-	down = b->down;
-	pthread_mutex_unlock(&b->lock);
+	do {
+		pthread_mutex_lock(&b->lock);
+		*stop = b->stop;
+		down = b->down;
+		mute = b->mute;
+		pthread_mutex_unlock(&b->lock);
+		if (mute && !*stop)
+			sleep_ms(5);
+	} while (mute && !*stop);
 	return down || *stop;
 }
 
@@ -434,6 +444,11 @@ void fake_blockd_free(struct fake_blockd *b)
 void fake_blockd_set_down(struct fake_blockd *b, bool down)
 {
 	LOCKED(b, b->down = down);
+}
+
+void fake_blockd_set_mute(struct fake_blockd *b, bool mute)
+{
+	LOCKED(b, b->mute = mute);
 }
 
 void fake_blockd_hold(struct fake_blockd *b, uint16_t op)

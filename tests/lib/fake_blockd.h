@@ -27,6 +27,8 @@ void fake_blockd_free(struct fake_blockd *b); /* NULL: no-op */
 
 /* Down: neither answers metad's calls nor sends heartbeats. */
 void fake_blockd_set_down(struct fake_blockd *b, bool down);
+/* Mute: the same, but its connections stay, as of a process that hangs. */
+void fake_blockd_set_mute(struct fake_blockd *b, bool mute);
 /* Calls of @op (0: of none) are not answered until that changes. */
 void fake_blockd_hold(struct fake_blockd *b, uint16_t op);
 void fake_blockd_set_commit(struct fake_blockd *b, uint64_t commit);
