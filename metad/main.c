@@ -209,18 +209,24 @@ static void on_raft_failed(void *arg, const char *why)
 static void turn(struct program *p)
 {
 	struct metad *md = &p->md;
+	uint64_t was;
 
 	md->stats.turns++;
-	/* Who waits for the disk waits longest: start it first. */
-	if (metaraft_writing(md->raft)) {
-		metaraft_turn(md->raft);
-		serve_flush(md->serve);
-	} else {
-		serve_flush(md->serve);
-		metaraft_turn(md->raft);
-	}
-	if (!md->stopping)
-		serve_resume(md->serve);
+	do {
+		was = md->activity;
+		/* Who waits for the disk waits longest: start it first. */
+		if (metaraft_writing(md->raft)) {
+			metaraft_turn(md->raft);
+			serve_flush(md->serve);
+		} else {
+			serve_flush(md->serve);
+			metaraft_turn(md->raft);
+		}
+		if (!md->stopping)
+			serve_resume(md->serve);
+		/* The loop may sleep now: what was held back and is done now
+		 * must not wait for it. */
+	} while (md->activity != was);
 }
 
 static void on_prepare(uv_prepare_t *h)

@@ -6,8 +6,12 @@
  */
 #include "tests/lib/metad_client.h"
 
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "common/local_sock.h"
 #include "tests/lib/tap.h"
 
 #define LONG_MS 15000
@@ -122,11 +126,76 @@ static void latency_and_rate(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+/* As mounts connect: such a socket takes a large answer at once, and nothing
+ * tells later that it has room again. */
+static bool local_connect(struct metad_run *x, struct blk_raw *r)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons(x->child.port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = local_sock_connect((const struct sockaddr *)&a);
+
+	if (fd < 0 || !raw_connect(r, x->child.port, METAD_CLUSTER_ID))
+		return false;
+	/* its number, and no O_NONBLOCK */
+	return dup2(fd, r->fd) == r->fd && close(fd) == 0 &&
+	       fcntl(r->fd, F_SETFL, 0) == 0 &&
+	       raw_hello(r, WIRE_ROLE_ADMIN, 0, 1, LONG_MS) == 0;
+}
+
+/* Reads the first MiB of the root @count times, so many at a time. */
+static uint64_t list_us(struct blk_raw *r, unsigned count, unsigned at_a_time)
+{
+	uint64_t start = now_us();
+	unsigned sent = 0, got;
+	struct frame *f;
+	uint8_t b[64];
+	size_t len = METAD_BODY(b, meta_readdir,
+				{ .dir = ROOT_INO,
+				  .bytes_max = READDIR_BYTES_MAX,
+				  .plus = 1 });
+
+	for (got = 0; got < count; got++) {
+		while (sent < count && sent - got < at_a_time) {
+			(void)raw_send(r, WIRE_OP_META_READDIR, b, len, NULL,
+				       0);
+			sent++;
+		}
+		f = raw_recv(r, LONG_MS);
+		CHECK(f && f->h.body_len > READDIR_BYTES_MAX * 9 / 10);
+		frame_free(f);
+	}
+	return now_us() - start;
+}
+
+/* More than metad answers in one go: the rest does not wait until something
+ * else wakes it. */
+static void what_was_held_back_is_not_forgotten(struct metad_run *x)
+{
+	static const char *const args[] = { "--spin", "0", NULL };
+	struct metad_client c;
+	uint64_t one, all;
+	struct blk_raw r;
+
+	metad_run_start(x, args);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_create_long(&c, 'a', 5000);
+	CHECK(local_connect(x, &r));
+	one = list_us(&r, 200, 1);
+	all = list_us(&r, 200, 200);
+	printf("# 200 MiB of listings: one by one %llu us, at once %llu us\n",
+	       (unsigned long long)one, (unsigned long long)all);
+	CHECK(all < 2 * one + 200000);
+	raw_close(&r);
+	metad_client_fini(&c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
 		METAD_TEST(snapshots_do_not_stop_service, 0),
 		METAD_TEST(latency_and_rate, 0),
+		METAD_TEST(what_was_held_back_is_not_forgotten, 0),
 	};
 
 	return metad_tests_run(argc, argv, tests, array_count(tests));
