@@ -212,6 +212,7 @@ static void turn(struct program *p)
 	uint64_t was;
 
 	md->stats.turns++;
+	sessions_turn(md);
 	do {
 		was = md->activity;
 		/* Who waits for the disk waits longest: start it first. */

@@ -1,7 +1,15 @@
 /* Connected sessions and incarnations of peers. */
 #include "metad/session.h"
 
+#include <inttypes.h>
+
+#include "common/diag.h"
 #include "metad/recover.h"
+
+/* The loop wakes each second at least (room.c). When it did not for so long, it
+ * was stopped or waited for a disk, and what came meanwhile is yet to be read.
+ */
+#define STALL_MS 3000u
 
 /* A session, or a daemon by its role and id. */
 struct seen {
@@ -18,7 +26,8 @@ struct seen {
 struct sessions {
 	struct metad *md;
 	struct seen *list;
-	uint64_t start_ms;
+	uint64_t start_ms; /* nobody counts as silent since before */
+	uint64_t turn_ms; /* the loop was here last */
 };
 
 static struct seen *seen_find(struct metad *md, uint8_t role, uint32_t peer_id,
@@ -83,11 +92,30 @@ void session_alive(struct metad *md, uint64_t session)
 		s->last_ms = uv_now(&md->loop);
 }
 
+void sessions_turn(struct metad *md)
+{
+	struct sessions *ss = md->sessions;
+	uint64_t now = uv_now(&md->loop);
+
+	if (!ss)
+		return;
+	if (now - ss->turn_ms > STALL_MS) {
+		diag_warn("session", "event=stalled ms=%" PRIu64,
+			  now - ss->turn_ms);
+		ss->start_ms = now;
+	}
+	ss->turn_ms = now;
+}
+
 uint64_t session_idle_ms(struct metad *md, uint64_t session)
 {
 	const struct seen *s = seen_find(md, WIRE_ROLE_CLIENT, 0, session);
+	uint64_t since;
 
-	return uv_now(&md->loop) - (s ? s->last_ms : md->sessions->start_ms);
+	/* We may be the one who was silent, and asked before the turn ends. */
+	sessions_turn(md);
+	since = md->sessions->start_ms;
+	return uv_now(&md->loop) - (s ? u64_max(s->last_ms, since) : since);
 }
 
 bool session_gone(struct metad *md, uint64_t session)
@@ -172,7 +200,7 @@ struct sessions *sessions_new(struct metad *md)
 
 	if (ss) {
 		ss->md = md;
-		ss->start_ms = uv_now(&md->loop);
+		ss->start_ms = ss->turn_ms = uv_now(&md->loop);
 	}
 	return ss;
 }

@@ -12,6 +12,10 @@
 struct sessions *sessions_new(struct metad *md);
 void sessions_free(struct sessions *ss);
 
+/* Each turn of the loop. After one that took long every session has its full
+ * time again: what it sent meanwhile may not have been read yet. */
+void sessions_turn(struct metad *md);
+
 /* HELLO of a peer: closes its older connections. Returns 0, or -ESTALE: there
  * was a newer one. */
 int session_incarnation(struct metad *md, uint8_t role, uint32_t peer_id,

@@ -7,6 +7,7 @@
  */
 #include "tests/lib/metad_client.h"
 
+#include <signal.h>
 #include <sys/socket.h>
 
 #include "common/status.h"
@@ -273,6 +274,40 @@ static void a_silent_session_may_be_replaced_after_ten_seconds(
 	metad_client_fini(&d);
 }
 
+/* What a session sent while metad was stopped counts, also when somebody who
+ * wants its place is heard first. */
+static void nobody_is_silent_while_metad_is(struct metad_run *x)
+{
+	struct metad_client c;
+	struct blk_raw r;
+	struct frame *f;
+	uint8_t b[64];
+	uint64_t id;
+	size_t len;
+
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_CLIENT, 0, ++x->incarnation, 0),
+		 0);
+	CHECK_EQ(kill(x->child.pid, SIGSTOP), 0);
+	sleep_ms(10500);
+	len = METAD_BODY(b, meta_session_open, { .client_id = 2,
+						 .host = { "h", 1 },
+						 .mountpoint = { "/m", 2 } });
+	id = raw_send(&r, WIRE_OP_META_SESSION_OPEN, b, len, NULL, 0);
+	sleep_ms(50);
+	len = METAD_BODY(b, meta_keepalive, { .status = { "", 0 } });
+	(void)raw_send(&c.r, WIRE_OP_META_KEEPALIVE, b, len, NULL, 0);
+	CHECK_EQ(kill(x->child.pid, SIGCONT), 0);
+	f = raw_recv(&r, LONG_MS);
+	CHECK(f && f->h.request_id == id);
+	CHECK_EQ(f ? status_from_wire(f->h.status) : -errno, -EBUSY);
+	frame_free(f);
+	raw_close(&r);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
+	metad_client_fini(&c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
@@ -285,6 +320,7 @@ int main(int argc, char **argv)
 		METAD_TEST(a_silent_daemon_delays_a_fence_by_its_lease, 3),
 		METAD_TEST(a_silent_session_may_be_replaced_after_ten_seconds,
 			   0),
+		METAD_TEST(nobody_is_silent_while_metad_is, 0),
 	};
 
 	return metad_tests_run(argc, argv, tests, array_count(tests));
