@@ -161,7 +161,12 @@ static void call_due(struct fan_call *c)
 	uint8_t state = daemon_state(c->drive, c->daemon_id);
 
 	if (state == CMAP_STATE_UP) {
-		call_send(c);
+		/* Who is known to be away need not be tried. */
+		if (f->excused && !drive_is_up(c->drive, c->daemon_id) &&
+		    f->excused(f, c->daemon_id))
+			call_done(c);
+		else
+			call_send(c);
 	} else if (state == CMAP_STATE_NEW) {
 		f->unsure = true;
 		call_done(c);

@@ -24,8 +24,8 @@ struct fan {
 	uint32_t body_len;
 	uint64_t timeout_ms; /* of one try; 0: until it is answered */
 	fan_reply_fn reply; /* may be NULL: any success will do */
-	/* After a try failed, or could not be made: need this daemon not be
-	 * asked again? May be NULL: it must. */
+	/* After a try failed, or when none can be made now: need this daemon
+	 * not be asked (again)? May be NULL: it must. */
 	bool (*excused)(struct fan *f, uint32_t daemon_id);
 	void (*done)(struct fan *f); /* all have; the memory is the caller's */
 	/* result: the answers may not tell all: one call went out more than

@@ -1,20 +1,33 @@
-/* Purges in batches, each inode in one batch at a time. */
+/* Purges in batches, each inode in one batch at a time.
+ *
+ * A daemon that does not answer, or cannot purge, keeps no space at the others:
+ * what they have purged is parked, stays in the queue, and is purged everywhere
+ * again later.
+ */
 #include "metad/purge.h"
 
 #include "metad/cut.h"
 #include "metad/drive.h"
+#include "metad/monitor.h"
 
 #define BATCH_INOS 1024u
-/* With a daemon down the others are not kept waiting for long. */
 #define BATCHES_MAX 16u
+/* Pages of the queue looked at in one go. */
+#define PAGES_MAX 16u
 /* Deletions gather for so long. */
 #define GATHER_MS 20u
 #define AGAIN_MS 500u
+#define TRY_MS 5000u
+/* Parked for so long, twice as long each time, and while anybody is away. */
+#define PARK_MS_MIN 1000u
+#define PARK_MS_MAX 60000u
+#define PARKED_MIN 1024u /* a power of two */
 
 struct purge_batch {
 	struct purge *purge;
 	struct purge_batch *next;
 	struct fan fan;
+	bool skipped; /* a daemon was not asked */
 	uint32_t len;
 	uint8_t body[4 + BATCH_INOS * 8]; /* blk_purge, also sm_purge_done */
 };
@@ -25,9 +38,101 @@ struct purge {
 	bool stopped;
 	/* Everything up to this inode that was queued then is under way. */
 	uint64_t after;
+	bool at_end; /* of the queue */
 	uint32_t batch_count;
 	struct purge_batch *batches;
+	struct {
+		uint64_t *slots; /* 0: free */
+		size_t cap, count; /* cap: a power of two, or 0 */
+		uint64_t ms, until_ms;
+	} parked;
 };
+
+/* ---- what is parked ---- */
+
+static uint64_t *parked_slot(const struct purge *p, uint64_t ino)
+{
+	size_t mask = p->parked.cap - 1;
+	size_t i = (size_t)(ino * UINT64_C(0x9e3779b97f4a7c15) >> 32) & mask;
+
+	while (p->parked.slots[i] && p->parked.slots[i] != ino)
+		i = (i + 1) & mask;
+	return &p->parked.slots[i];
+}
+
+static bool is_parked(const struct purge *p, uint64_t ino)
+{
+	return p->parked.count && *parked_slot(p, ino);
+}
+
+/* What finds no memory is purged again. */
+static void park(struct purge *p, uint64_t ino)
+{
+	size_t cap = p->parked.cap, i;
+	uint64_t *old = p->parked.slots, *slots;
+
+	if (p->parked.count * 2 >= cap) {
+		slots = calloc(cap ? cap * 2 : PARKED_MIN, sizeof(*slots));
+		if (!slots)
+			return;
+		p->parked.slots = slots;
+		p->parked.cap = cap ? cap * 2 : PARKED_MIN;
+		for (i = 0; i < cap; i++)
+			if (old[i])
+				*parked_slot(p, old[i]) = old[i];
+		free(old);
+	}
+	if (!is_parked(p, ino)) {
+		*parked_slot(p, ino) = ino;
+		p->parked.count++;
+	}
+}
+
+static void unpark_all(struct purge *p)
+{
+	free(p->parked.slots);
+	p->parked.slots = NULL;
+	p->parked.cap = p->parked.count = 0;
+}
+
+static bool anybody_away(struct metad *md)
+{
+	const struct cmap *map = sm_map(md->sm);
+	uint32_t i;
+
+	for (i = 0; i < map->daemon_count; i++)
+		if (map->daemons[i].state != CMAP_STATE_NEW &&
+		    monitor_lease_over(md->monitor, map->daemons[i].id))
+			return true;
+	return false;
+}
+
+/* ---- batches ---- */
+
+static bool excused(struct fan *f, uint32_t daemon_id)
+{
+	struct purge_batch *b = container_of(f, struct purge_batch, fan);
+
+	(void)daemon_id;
+	b->skipped = true;
+	return true;
+}
+
+static void batch_park(struct purge_batch *b)
+{
+	struct purge *p = b->purge;
+	uint64_t now = uv_now(&p->md->loop);
+	struct wire_in in;
+
+	wire_in_init(&in, b->body + 4, b->len - 4);
+	while (in.len)
+		park(p, wire_get_u64(&in));
+	if (now < p->parked.until_ms)
+		return;
+	p->parked.ms = u64_min(u64_max(2 * p->parked.ms, PARK_MS_MIN),
+			       PARK_MS_MAX);
+	p->parked.until_ms = now + p->parked.ms;
+}
 
 static void batch_done(struct fan *f)
 {
@@ -36,8 +141,14 @@ static void batch_done(struct fan *f)
 	struct purge_batch **at = &p->batches;
 	struct sm_reply r;
 
-	metad_propose(p->md, WIRE_OP_SM_PURGE_DONE, 0, b->body, b->len, &r);
-	p->md->stats.purged += (b->len - 4) / 8;
+	if (b->skipped) {
+		batch_park(b);
+	} else {
+		metad_propose(p->md, WIRE_OP_SM_PURGE_DONE, 0, b->body, b->len,
+			      &r);
+		p->md->stats.purged += (b->len - 4) / 8;
+		p->parked.ms = 0;
+	}
 	while (*at != b)
 		at = &(*at)->next;
 	*at = b->next;
@@ -73,7 +184,9 @@ static void batch_start(struct purge *p, const uint64_t *inos, uint32_t count)
 	b->fan.op = WIRE_OP_BLK_PURGE;
 	b->fan.body = b->body;
 	b->fan.body_len = b->len;
+	b->fan.timeout_ms = TRY_MS;
 	b->fan.reply = batch_reply;
+	b->fan.excused = excused;
 	b->fan.done = batch_done;
 	if (fan_start(p->md, &b->fan) < 0) {
 		free(b);
@@ -82,10 +195,10 @@ static void batch_start(struct purge *p, const uint64_t *inos, uint32_t count)
 	b->next = p->batches;
 	p->batches = b;
 	p->batch_count++;
-	p->after = inos[count - 1];
 }
 
-/* Takes one batch of what is durable. Returns whether there was any. */
+/* Takes one batch, of what is durable, from the next page of the queue. Returns
+ * false at its end. */
 static bool purge_next(struct purge *p)
 {
 	static struct sm_purge list[BATCH_INOS];
@@ -100,27 +213,39 @@ static bool purge_next(struct purge *p)
 			continue; /* the next round finds it */
 		}
 		/* A cut that came after the purge would stay for ever. */
-		if (!cut_pending(p->md, list[i].ino))
+		if (!cut_pending(p->md, list[i].ino) &&
+		    !is_parked(p, list[i].ino))
 			inos[count++] = list[i].ino;
 	}
 	if (count)
 		batch_start(p, inos, count);
-	return count > 0;
+	if (got)
+		p->after = list[got - 1].ino;
+	return got > 0;
 }
 
 static void on_timer(uv_timer_t *t)
 {
 	struct purge *p = t->data;
+	uint32_t pages = 0;
 
 	/* From the start again only when nothing is under way, so that no inode
 	 * is in two batches. */
-	if (!p->batch_count)
+	if (p->at_end && !p->batch_count) {
 		p->after = 0;
-	while (p->batch_count < BATCHES_MAX && purge_next(p))
-		;
+		if (p->parked.count && !anybody_away(p->md) &&
+		    uv_now(&p->md->loop) >= p->parked.until_ms)
+			unpark_all(p);
+	}
+	p->at_end = false;
+	while (!p->at_end && p->batch_count < BATCHES_MAX &&
+	       pages++ < PAGES_MAX)
+		p->at_end = !purge_next(p);
+	if (!p->at_end && p->batch_count < BATCHES_MAX)
+		(void)uv_timer_start(&p->timer, on_timer, GATHER_MS, 0);
 	/* What was held back comes when the batches return, or later. */
-	if (!p->batch_count && sm_purge_list(p->md->sm, 0,
-					     &(struct sm_purge){ 0 }, 1))
+	else if (!p->batch_count && sm_purge_list(p->md->sm, 0,
+						  &(struct sm_purge){ 0 }, 1))
 		(void)uv_timer_start(&p->timer, on_timer, AGAIN_MS, 0);
 }
 
@@ -165,5 +290,6 @@ void purge_free(struct purge *p)
 		fan_drop(&b->fan);
 		free(b);
 	}
+	unpark_all(p);
 	free(p);
 }

@@ -291,6 +291,51 @@ static void what_is_deleted_is_purged_everywhere(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+/* Deleted one by one, in an order that the queue is not in: the space comes
+ * back where a daemon is there, however long another one is not. */
+static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
+{
+	struct metad_client c;
+	uint64_t inos[40], calls;
+	char name[16];
+	unsigned i;
+
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 1);
+	metad_run_blockd(x, 1, 12, 1);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	for (i = 0; i < 40; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		c.seq_low = c.seq + 1;
+		CHECK_EQ(metad_client_create(&c, ROOT_INO, name,
+					     META_CREATE_LEASE), 0);
+		inos[i] = c.attr.ino;
+		CHECK_EQ(metad_client_unlink(&c, ROOT_INO, name), 0);
+	}
+	fake_blockd_set_down(x->blockd[1], true);
+	for (i = 40; i-- > 0;) {
+		CHECK_EQ(metad_client_give_back(&c, inos[i],
+						META_RETURN_ORPHAN |
+							META_RETURN_LEASE), 0);
+		CHECK_EQ(metad_client_sync(&c), 0);
+		sleep_ms(30); /* longer than deletions gather */
+	}
+	for (i = 0; i < 40; i++)
+		EVENTUALLY(fake_blockd_purged(x->blockd[0], inos[i]) > 0);
+	CHECK_EQ(metad_admin_number(x, WIRE_OP_ADMIN_STATUS, "purge_pending"),
+		 40);
+	/* And not again and again. */
+	calls = fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_PURGE);
+	sleep_ms(1200);
+	CHECK(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_PURGE) <= calls + 1);
+	fake_blockd_set_down(x->blockd[1], false);
+	for (i = 0; i < 40; i++)
+		EVENTUALLY(fake_blockd_purged(x->blockd[1], inos[i]) > 0);
+	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATUS,
+				      "purge_pending") == 0);
+	metad_client_fini(&c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
@@ -300,6 +345,7 @@ int main(int argc, char **argv)
 		METAD_TEST(a_file_being_cut_is_not_shown_to_the_next, 1),
 		METAD_TEST(the_end_of_a_dead_session_waits_for_its_cut, 1),
 		METAD_TEST(what_is_deleted_is_purged_everywhere, 2),
+		METAD_TEST(who_is_away_keeps_no_space_elsewhere, 2),
 	};
 
 	return metad_tests_run(argc, argv, tests, array_count(tests));
