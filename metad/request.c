@@ -453,6 +453,12 @@ static int validate(const struct conn *c, const struct frame *f,
 	return 0;
 }
 
+/* Only a client has one: what is remembered of others is bounded. */
+static uint64_t hello_session(const struct frame *f, const struct hello *m)
+{
+	return m->role == WIRE_ROLE_CLIENT ? f->h.session : 0;
+}
+
 static int hello_judge(struct conn *c, const struct frame *f,
 		       const struct hello *m)
 {
@@ -471,8 +477,11 @@ static int hello_judge(struct conn *c, const struct frame *f,
 	if (m->role == WIRE_ROLE_BLOCKD &&
 	    cmap_find_daemon(sm_map(md->sm), m->peer_id) < 0)
 		return -ENOENT;
-	return session_incarnation(md, m->role, m->peer_id, f->h.session,
-				   m->incarnation);
+	if (m->role == WIRE_ROLE_METAD &&
+	    !conf_find(md->conf->metads, md->conf->metad_count, m->peer_id))
+		return -ENOENT;
+	return session_incarnation(md, m->role, m->peer_id,
+				   hello_session(f, m), m->incarnation);
 }
 
 static int run_hello(struct conn *c, const struct frame *f,
@@ -507,7 +516,7 @@ static int run_hello(struct conn *c, const struct frame *f,
 	c->hello = true;
 	c->role = m.role;
 	c->peer_id = m.peer_id;
-	c->session = f->h.session;
+	c->session = hello_session(f, &m);
 	c->incarnation = m.incarnation;
 	(void)snprintf(c->name, sizeof(c->name), "%.*s",
 		       (int)u64_min(m.name.len, sizeof(c->name) - 1),

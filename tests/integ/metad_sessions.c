@@ -46,6 +46,8 @@ static void wrong_peers_are_refused(struct metad_run *x)
 	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_CLIENT, 99, 1, 0), -ESTALE);
 	/* a block daemon that is not in the map */
 	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_BLOCKD, 0, 1, 77), -ENOENT);
+	/* a metad that is not in the cluster file */
+	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_METAD, 0, 1, 77), -ENOENT);
 	/* roles: tools do not change anything, commands of metad's own are
 	 * nobody's, unknown ones neither */
 	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, 1, 0), 0);
