@@ -151,8 +151,10 @@ TEST_LIBS := $(LIB)/libtest.a $(LIB)/libblockd.a $(LIB)/libmetad.a \
 # tests/lib/fail_malloc.h
 comma := ,
 WRAP := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc strdup strndup)
+$(TST)/unit/test_options: $(OBJ)/fuse/options.o
 $(TST)/unit/%: $(OBJ)/tests/unit/%.o $(OBJ)/tests/lib/fail_malloc.o $(TEST_LIBS)
-	$(call link,$^ $(WRAP) -lcmocka $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(WRAP) -lcmocka \
+		$(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
 $(TST)/sim/%: $(OBJ)/tests/sim/%.o $(TEST_LIBS)
 	$(call link,$^ $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
 $(TST)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/lib/fuzz_main.o $(TEST_LIBS)
@@ -267,12 +269,18 @@ lint:
 		--checks="$(TIDY_CHECKS)" --warnings-as-errors="*" "$$@" -- \
 		-std=gnu11 -D_GNU_SOURCE -iquote . $(FUSE_CFLAGS)' $$tidy
 
-# mount(8) looks for mount.hailfs in sbin; it is hailfs by another name.
+# mount(8) looks for its helpers in /sbin alone, wherever the rest is; they are
+# hailfs by other names. MOUNTDIR= leaves them out.
+MOUNTDIR ?= /sbin
 MANDIR := $(DESTDIR)$(PREFIX)/share/man
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin
+	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
-	ln -sf ../bin/hailfs $(DESTDIR)$(PREFIX)/sbin/mount.hailfs
+ifneq ($(MOUNTDIR),)
+	install -d $(DESTDIR)$(MOUNTDIR)
+	ln -sf $(PREFIX)/bin/hailfs $(DESTDIR)$(MOUNTDIR)/mount.hailfs
+	ln -sf $(PREFIX)/bin/hailfs $(DESTDIR)$(MOUNTDIR)/mount.fuse.hailfs
+endif
 	set -e; for page in $(wildcard man/*.[1-8]); do \
 		dir=$(MANDIR)/man$${page##*.}; \
 		install -d $$dir; \
@@ -290,6 +298,6 @@ help:
 	@echo 'make unit|sim|fuzz|integ|hdr-check|tidy|man-check'
 	@echo 'make cov           line coverage of unit and simulation tests'
 	@echo 'make format lint   clang-format in place; cppcheck, clang-tidy'
-	@echo 'make install       DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
+	@echo 'make install       DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) MOUNTDIR=$(MOUNTDIR)'
 	@echo 'make clean'
 	@echo 'FLAVOUR=release|debug|asan|tsan|cov  V=1  CC=  CFLAGS=  LDFLAGS='
