@@ -102,9 +102,11 @@ static int complain(const char *text)
 	return -EINVAL;
 }
 
-/* getopt_long() refused argv[@at]. */
-static int complain_argv(int c, int at, char **argv)
+/* getopt_long() refused the argument behind which it goes on; where it began
+ * tells nothing, since it passes over what is no option. */
+static int complain_argv(int c, char **argv)
 {
+	int at = optind - 1;
 	char text[160];
 
 	if (c == ':')
@@ -153,7 +155,6 @@ int opt_parse(const struct opt *table, void *config, int argc, char **argv)
 	optind = 0; /* glibc: start anew */
 	opterr = 0;
 	for (;;) {
-		int at = optind == 0 ? 1 : optind;
 		int c = getopt_long(argc, argv, spec.letters, spec.longs,
 				    NULL);
 
@@ -179,7 +180,7 @@ int opt_parse(const struct opt *table, void *config, int argc, char **argv)
 			continue;
 		}
 		if (c == '?' || c == ':')
-			err = complain_argv(c, at, argv);
+			err = complain_argv(c, argv);
 		else
 			err = take(table, config, c);
 		if (err < 0)

@@ -2,9 +2,9 @@
 #include "metad/admin.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <unistd.h>
 
+#include "common/json_bytes.h"
 #include "common/opt.h"
 #include "common/wire_admin.h"
 #include "metad/cut.h"
@@ -99,9 +99,10 @@ static json_t *session_json(struct metad *md, const struct sm_session_info *s)
 {
 	struct wire_str st = session_status(md, s->session);
 	json_t *status = st.len ? json_loadb(st.p, st.len, 0, NULL) : NULL;
-	json_t *j = json_pack("{s:I,s:s,s:s,s:s,s:b,s:I}", "session",
-			      (json_int_t)s->session, "host", s->host,
-			      "mountpoint", s->mountpoint, "state",
+	json_t *j = json_pack("{s:I,s:o,s:o,s:s,s:b,s:I}", "session",
+			      (json_int_t)s->session, "host",
+			      json_bytes(s->host), "mountpoint",
+			      json_bytes(s->mountpoint), "state",
 			      s->dead ? "closing" : "live", "connected",
 			      serve_session_connected(md, s->session),
 			      "idle_ms",
@@ -199,6 +200,7 @@ static int64_t get_inodes(void *arg)
 int admin_stats_register(struct metad *md, struct stats *s)
 {
 	const struct metaraft_stats *r = metaraft_stats(md->raft);
+	struct stats_hist *h;
 	const struct {
 		const char *name, *help;
 		const uint64_t *v;
@@ -248,6 +250,11 @@ int admin_stats_register(struct metad *md, struct stats *s)
 		if (stats_counter_ref(s, list[i].name, NULL, list[i].help,
 				      list[i].v) < 0)
 			return -ENOMEM;
+	h = stats_hist(s, "raft_append_seconds", NULL,
+		       "Time from writing a log entry to its being durable.");
+	if (!h)
+		return -ENOMEM;
+	metaraft_time_appends(md->raft, h);
 	if (stats_gauge(s, "state_bytes", NULL, "Memory of the state.",
 			get_bytes, md) < 0)
 		return -ENOMEM;

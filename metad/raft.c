@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 
 #include "common/diag.h"
+#include "common/stats.h"
 #include "common/status.h"
 
 /* How long commands gather while nobody waits for them to be durable. */
@@ -191,7 +192,7 @@ static void batch_done(struct raft_apply *req, int status, void *result)
 {
 	struct batch *b = container_of(req, struct batch, req);
 	struct metaraft *m = req->data;
-	uint64_t us = (uv_hrtime() - b->start_ns) / 1000, number;
+	uint64_t ns = uv_hrtime() - b->start_ns, us = ns / 1000, number;
 
 	(void)result;
 	m->in_flight--;
@@ -205,6 +206,8 @@ static void batch_done(struct raft_apply *req, int status, void *result)
 	m->durable = b->pos;
 	m->stats.append_us_sum += us;
 	m->stats.append_us_max = u64_max(m->stats.append_us_max, us);
+	if (m->append_hist)
+		stats_hist_add(m->append_hist, ns);
 	m->stats.log_bytes += b->len;
 	raft_free(b);
 	metaraft_snapshot_check(m);
@@ -308,6 +311,11 @@ bool metaraft_writing(const struct metaraft *m)
 const struct metaraft_stats *metaraft_stats(const struct metaraft *m)
 {
 	return &m->stats;
+}
+
+void metaraft_time_appends(struct metaraft *m, struct stats_hist *h)
+{
+	m->append_hist = h;
 }
 
 /* ---- life ---- */

@@ -79,6 +79,9 @@ bool metaraft_writing(const struct metaraft *m);
  * proposed). */
 void metaraft_snapshot_soon(struct metaraft *m);
 const struct metaraft_stats *metaraft_stats(const struct metaraft *m);
+/* From now on the time of each append is counted in @h, too; borrowed. */
+struct stats_hist;
+void metaraft_time_appends(struct metaraft *m, struct stats_hist *h);
 
 /* ---- one batch as it lies in the log [pure] ---- */
 /* u64 number, u32 count, then per command: u16 op, u16 0, u32 len, u64 session,

@@ -69,6 +69,7 @@ struct metaraft {
 	bool inited, started, running, failed, closing, closed;
 	void (*close_cb)(void *arg);
 	struct metaraft_stats stats;
+	struct stats_hist *append_hist; /* NULL: none */
 };
 
 /* Closes the open batch: numbers it and queues it for writing. */

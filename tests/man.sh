@@ -64,6 +64,22 @@ for program in "$bin"/*; do
 	verdict "options in $page exist" "$work/bad"
 done
 
+# Commands: their words are .Cm in the page, their arguments .Ar.
+"$bin/hailctl" --help | sed -n '/^Commands/,/^$/s/^  \([a-z].*\)/\1/p' |
+	sed 's/   *.*//' > "$work/commands"
+while read -r command; do
+	words=$(echo "$command" | sed 's/ [A-Z][A-Z ]*$//')
+	grep -q "^\.It Cm $words\( \|\$\)" man/hailctl.8 ||
+		echo "man/hailctl.8: lacks $command"
+done < "$work/commands" > "$work/bad"
+grep '^\.It Cm' man/hailctl.8 | sed 's/^\.It Cm //; s/ \(Ar\|Op\) .*//' |
+while read -r words; do
+	grep -q "^$words\( \|\$\)" "$work/commands" ||
+		echo "man/hailctl.8: there is no $words"
+done >> "$work/bad"
+[ -s "$work/commands" ] || echo "hailctl --help lists none" >> "$work/bad"
+verdict "commands of hailctl are in its page" "$work/bad"
+
 for page in man/*.[1-8]; do
 	mandoc -Tlint -Wwarning "$page" > "$work/bad" 2>&1
 	verdict "mandoc reads $page" "$work/bad"

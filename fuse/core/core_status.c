@@ -1,6 +1,8 @@
 /* What this mount says of itself: JSON for hailctl and for metad. */
 #include "fuse/core/meta_priv.h"
 
+#include "common/json_bytes.h"
+
 struct core_note {
 	struct core_note *next;
 	char *key, *value;
@@ -49,19 +51,14 @@ int core_status_note(struct core *c, const char *key, const char *value)
 	return 0;
 }
 
-static void json_string(FILE *out, const char *s)
+static void put_string(FILE *out, const char *s)
 {
-	fputc('"', out);
-	for (; *s; s++) {
-		unsigned char ch = (unsigned char)*s;
-		if (ch == '"' || ch == '\\')
-			fprintf(out, "\\%c", ch);
-		else if (ch < 0x20)
-			fprintf(out, "\\u%04x", ch);
-		else
-			fputc(ch, out);
-	}
-	fputc('"', out);
+	json_t *j = json_bytes(s);
+	char *text = j ? json_dumps(j, JSON_ENCODE_ANY) : NULL;
+
+	fputs(text ? text : "\"\"", out);
+	free(text);
+	json_decref(j);
 }
 
 struct status_count {
@@ -171,9 +168,9 @@ char *core_status_json(struct core *c)
 	if (!out)
 		return NULL;
 	fputs("{\"host\":", out);
-	json_string(out, c->opt.host);
+	put_string(out, c->opt.host);
 	fputs(",\"mountpoint\":", out);
-	json_string(out, c->opt.mountpoint);
+	put_string(out, c->opt.mountpoint);
 	fprintf(out,
 		",\"hard\":%s,\"writeback\":%s,\"buffered_bytes_max\":%llu",
 		c->opt.timeout_ms ? "false" : "true",
@@ -182,9 +179,9 @@ char *core_status_json(struct core *c)
 	core_lock(c);
 	for (const struct core_note *n = c->notes; n; n = n->next) {
 		fputc(',', out);
-		json_string(out, n->key);
+		put_string(out, n->key);
 		fputc(':', out);
-		json_string(out, n->value);
+		put_string(out, n->value);
 	}
 	core_unlock(c);
 	fputc(',', out);

@@ -27,6 +27,8 @@ code 2 local up; says "something is missing"
 code 2 local up a b; says "not understood"
 code 2 df --scrub; says "no option of 'hailctl df'"
 code 2 --nonsense df
+code 2 local up "$C" --blokds 3; says "no option '--blokds'"
+code 2 fsck --limit; says "'--limit' needs a value"
 code 2 local up "$C" --logds 3; says "--logds 3"
 code 2 local up "$C" --metads 3; says "--metads 3"
 code 2 local up "$C" --replicas 2; says "--replicas 2"
@@ -88,6 +90,18 @@ code 1 why "$MNT/l/x"; says "symbolic link"
 code 0 "${K[@]}" fsck --scrub --json
 json "d['clean'] and d['findings'] == []"
 code 0 "${K[@]}" blockd scrub 1
+# How far it is shows on a terminal, and nowhere else.
+for c in "fsck --scrub" "metad backup $T/progress"; do
+	script -qec "'$CTL' -c '$C/cluster.conf' $c" /dev/null >"$T/tty"
+	grep -q $'\r\033\[K[0-9.]* .*[a-zB]\r\033\[K' "$T/tty" ||
+		{ cat -v "$T/tty"; fail "$c: no progress"; }
+	# shellcheck disable=SC2086
+	code 0 "${K[@]}" $c
+	grep -q $'\033' "$T/out" "$T/err" && fail "$c: progress in a file"
+done
+script -qec "'$CTL' -c '$C/cluster.conf' blockd scrub 2" /dev/null >"$T/tty"
+grep -q 'blockd 2: [0-9.]* [KMG]*i*B of [0-9.]* [KMGT]iB read' "$T/tty" ||
+	{ cat -v "$T/tty"; fail "scrub: no progress"; }
 code 2 "${K[@]}" blockd scrub x
 code 1 "${K[@]}" blockd scrub 9; says "no blockd 9"
 

@@ -342,6 +342,9 @@ static void bad_arguments_are_explained(void **state)
 	parse_refused("-vx", NULL, "there is no option '-x'");
 	parse_refused("--count", NULL, "option '--count' needs a value");
 	parse_refused("-c", NULL, "option '-c' needs a value");
+	/* what is meant, though words came before */
+	parse_refused("word", "--nosuch", "there is no option '--nosuch'");
+	parse_refused("word", "--count", "option '--count' needs a value");
 	parse_refused("--verbose=1", NULL,
 		      "option '--verbose=1' takes no value");
 	parse_refused("--count", "0", "count: 0 is out of range");

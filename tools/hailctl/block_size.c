@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "common/json_bytes.h"
 #include "tools/hailctl/mounts.h"
 
 static bool is_directory(const char *path)
@@ -50,8 +51,8 @@ static int show(struct ctl *c, const char *path)
 		return CTL_FAILED;
 	}
 	if (c->o.json)
-		out_json(json_pack("{s:s,s:I}", "path", path, "block_bytes",
-				   (json_int_t)bytes));
+		out_json(json_pack("{s:o,s:I}", "path", json_bytes(path),
+				   "block_bytes", (json_int_t)bytes));
 	else
 		printf("%s: blocks of %s\n", path,
 		       out_size(bytes, size, sizeof(size)));

@@ -95,6 +95,17 @@ struct link *links_metad(struct links *ls);
 /* CTL_OK, or CTL_PARTLY / CTL_FAILED when some / all did not answer. */
 int links_exit(const struct links *ls);
 
+/* ---- progress.c ---- */
+/* How far it is: a line on the terminal that the next one replaces. Twice a
+ * second at most; nothing without a terminal, or with --json. */
+void progress(const struct ctl *c, const char *fmt, ...) printf_like(2, 3);
+/* Takes it away; ctl_err() and ctl_say() do so, too. */
+void progress_clear(void);
+/* Has a block daemon verify all checksums, for as long as that takes, and shows
+ * how far it is. Returns 0 or what the daemon said. */
+struct blk_scrub_reply;
+int link_scrub(struct link *l, struct blk_scrub_reply *m);
+
 /* ---- out.c ---- */
 /* Prints @o and frees it. */
 void out_json(json_t *o);

@@ -16,6 +16,7 @@
 #define SUSPECTS_MAX 100000u
 #define LOOKS 6
 #define LOOK_PAUSE_US 500000
+#define PROGRESS_EACH 1024u /* inodes */
 
 struct fsck {
 	struct ctl *c;
@@ -240,6 +241,10 @@ static int pass(struct fsck *k)
 		k->units += t.units;
 		if (k->found)
 			suspect(k, ino);
+		if (k->inodes % PROGRESS_EACH == 0)
+			progress(k->c, "%" PRIu64 " inodes, %" PRIu64
+				 " blocks compared", k->inodes,
+				 k->stored_blocks);
 		if (in.valid && ino == in.cur.ino) {
 			k->inodes++;
 			k->in_use += (in.cur.flags & META_ATTR_LEASED) != 0;
@@ -247,6 +252,7 @@ static int pass(struct fsck *k)
 		}
 	}
 	inode_end(&in);
+	progress_clear();
 	return rv;
 }
 
@@ -322,6 +328,9 @@ static int look_again(struct fsck *k)
 			usleep(LOOK_PAUSE_US);
 		kept = 0;
 		for (size_t i = 0; i < left && rv == 0; i++) {
+			if (!k->telling)
+				progress(k->c, "%zu inodes are looked at "
+					 "again: %zu", left, i);
 			rv = look(k, k->suspects[i]);
 			if (rv == 0 && k->telling && k->c->o.repair)
 				rv = repair(k, k->suspects[i]);
@@ -329,6 +338,7 @@ static int look_again(struct fsck *k)
 				k->suspects[kept++] = k->suspects[i];
 		}
 		left = kept;
+		progress_clear();
 	}
 	if (rv < 0)
 		ctl_err("looking again at what did not agree: %s",
@@ -339,18 +349,13 @@ static int look_again(struct fsck *k)
 static int scrub_all(struct fsck *k)
 {
 	struct blk_scrub_reply m = { .units_bad = 0 };
-	struct rpc_frame *f;
 	int rv;
 
 	for (uint32_t i = 0; i < k->blockd_count; i++) {
 		struct link *l = k->blocks[i].l;
 
 		ctl_say(k->c, "%s: verifying all checksums", link_name(l));
-		rv = link_call(l, WIRE_OP_BLK_SCRUB, NULL, 0, 0, &f);
-		if (rv == 0) {
-			rv = blk_scrub_reply_parse(f->body, f->h.body_len, &m);
-			rpc_frame_free(f);
-		}
+		rv = link_scrub(l, &m);
 		if (rv < 0) {
 			ctl_err("%s: scrub: %s", link_name(l), strerror(-rv));
 			return rv;

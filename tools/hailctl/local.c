@@ -1,6 +1,7 @@
 /* hailctl local: directory, pid files, starting and stopping programs. */
 #include "tools/hailctl/local.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <poll.h>
@@ -19,6 +20,48 @@ static bool make_dir(const char *path)
 		return true;
 	ctl_err("cannot make directory %s: %s", path, strerror(errno));
 	return false;
+}
+
+/* Names that belong into a cluster's directory: disks may be mounted there
+ * before it is made. */
+static bool belongs(const char *name)
+{
+	static const char *const ours[] = { ".", "..", "run", "mnt",
+					    "cluster.conf.new", "lost+found" };
+	size_t len = strcspn(name, "0123456789");
+
+	for (size_t i = 0; i < array_count(ours); i++)
+		if (strcmp(name, ours[i]) == 0)
+			return true;
+	return name[len] && !name[len + strspn(name + len, "0123456789")] &&
+	       ((len == 5 && memcmp(name, "metad", len) == 0) ||
+		(len == 6 && memcmp(name, "blockd", len) == 0));
+}
+
+/* A new cluster is not made among other things: whose "run" and "mnt" would
+ * those be? */
+static bool may_begin(const struct local *l)
+{
+	const struct dirent *e;
+	bool ok = true;
+	DIR *d;
+
+	if (access(l->conf, F_OK) == 0)
+		return true;
+	d = opendir(l->dir);
+	if (!d) {
+		ctl_err("%s: %s", l->dir, strerror(errno));
+		return false;
+	}
+	while (ok && (e = readdir(d)) != NULL) {
+		ok = belongs(e->d_name);
+		if (!ok)
+			ctl_err("%s holds '%s' and no cluster: give a new "
+				"directory, or an empty one", l->dir,
+				e->d_name);
+	}
+	closedir(d);
+	return ok;
 }
 
 bool local_open(struct ctl *c, const char *dir, bool create, struct local *l)
@@ -40,7 +83,7 @@ bool local_open(struct ctl *c, const char *dir, bool create, struct local *l)
 	snprintf(l->mnt, sizeof(l->mnt), "%s/mnt", l->dir);
 	if (!create)
 		return true;
-	if (!make_dir(l->run))
+	if (!may_begin(l) || !make_dir(l->run))
 		return false;
 	snprintf(lock, sizeof(lock), "%s/lock", l->run);
 	l->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -210,4 +253,19 @@ bool local_wait_end(int pidfd, int timeout_ms)
 		n = poll(&p, 1, timeout_ms);
 	while (n < 0 && errno == EINTR);
 	return n == 1;
+}
+
+int local_sync_parent(const char *path)
+{
+	char dir[PATH_MAX + 64];
+	int fd, rv;
+
+	snprintf(dir, sizeof(dir), "%s", path);
+	fd = open(dirname(dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	/* Network file systems know no such thing. */
+	rv = fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
+	close(fd);
+	return rv;
 }

@@ -50,6 +50,8 @@ pid_t local_spawn(char *const *argv);
 bool local_spawn_wait(pid_t child);
 /* SIGTERM, without waiting. Returns a pidfd to wait on, or -errno. */
 int local_term(const struct local_proc *p);
+/* Makes the name @path durable. Returns 0 or -errno. */
+int local_sync_parent(const char *path);
 /* Waits for the end of the process. Returns false on timeout. */
 bool local_wait_end(int pidfd, int timeout_ms);
 

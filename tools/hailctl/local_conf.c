@@ -113,6 +113,7 @@ bool local_conf_write(struct local *l, uint32_t blockd_count)
 	char tmp[PATH_MAX + 32];
 	FILE *f;
 	bool ok;
+	int rv;
 
 	if (!pick_ports(ports, blockd_count + 1))
 		return false;
@@ -130,5 +131,9 @@ bool local_conf_write(struct local *l, uint32_t blockd_count)
 		(void)unlink(tmp);
 		return false;
 	}
-	return true;
+	/* Stores will say that they belong to this cluster. */
+	rv = local_sync_parent(l->conf);
+	if (rv < 0)
+		ctl_err("%s: %s", l->dir, strerror(-rv));
+	return rv == 0;
 }

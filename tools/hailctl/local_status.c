@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "common/json_bytes.h"
+
 static const char *const role_words[] = { "metadata", "blocks", "client" };
 
 /* What the daemon says of itself; an object in any case. */
@@ -50,12 +52,12 @@ static bool proc_status(struct local *l, const struct local_proc *p,
 	json_object_set_new(o, "pid", p->pid ? json_integer(p->pid) :
 					       json_null());
 	json_object_set_new(o, "address",
-			    json_string(p->d ? addr : l->mnt));
+			    json_bytes(p->d ? addr : l->mnt));
 	json_object_set_new(o, "role",
 			    json_string(json_text(o, "role",
 						  role_words[p->role])));
 	json_object_set_new(o, "state", json_string(state));
-	json_object_set_new(o, "log", json_string(p->log));
+	json_object_set_new(o, "log", json_bytes(p->log));
 	*ret = o;
 	return answers;
 }
@@ -100,8 +102,9 @@ int cmd_local_status(struct ctl *c, char **args)
 	}
 	free(v);
 	if (c->o.json) {
-		out_json(json_pack("{s:s,s:s,s:o}", "dir", l.dir, "cluster",
-				   l.conf, "processes", list));
+		out_json(json_pack("{s:o,s:o,s:o}", "dir", json_bytes(l.dir),
+				   "cluster", json_bytes(l.conf), "processes",
+				   list));
 	} else {
 		print_table(list);
 		json_decref(list);

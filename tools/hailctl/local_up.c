@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/json_bytes.h"
+
 #define BLOCKDS_DEFAULT 3u
 #define STOP_MS 60000
 #define ARGS_MAX 16
@@ -76,18 +78,65 @@ static bool start_daemon(struct local *l, struct local_proc *p)
 	return p->child > 0;
 }
 
+/* A comma ends a mount option. @to: of more than twice @s's bytes. */
+static const char *escaped(const char *s, char *to)
+{
+	char *p = to;
+
+	for (; *s; s++) {
+		if (*s == ',' || *s == '\\')
+			*p++ = '\\';
+		*p++ = *s;
+	}
+	*p = '\0';
+	return to;
+}
+
+/* One mount has the tree, so the kernel may gather writes; what the user says
+ * comes later and wins. malloc'd; NULL after a message. */
+static char *mount_options(const struct local *l, const struct local_proc *p)
+{
+	const char *more = l->c->o.mount_options;
+	char pidfile[2 * sizeof(p->pidfile)], log[2 * sizeof(p->log)], *opts;
+
+	if (asprintf(&opts, "writeback%s%s,pidfile=%s,log=%s", more ? "," : "",
+		     more ? more : "", escaped(p->pidfile, pidfile),
+		     escaped(p->log, log)) >= 0)
+		return opts;
+	ctl_err("out of memory");
+	return NULL;
+}
+
+/* A mount that was taken away may still be flushing, for want of a daemon that
+ * runs again by now. */
+static void wait_flushed(struct local *l, struct local_proc *p)
+{
+	int fd = p->pid ? pidfd_open(p->pid, 0) : -1;
+
+	if (fd < 0)
+		return;
+	while (!local_wait_end(fd, 5000))
+		ctl_say(l->c, "mount: process %d of the last mount is still "
+			"flushing; see %s", (int)p->pid, p->log);
+	close(fd);
+	p->pid = 0;
+}
+
 /* A dead mount is detached; what is there otherwise is not ours to touch. */
 static bool start_mount(struct local *l, struct local_proc *p)
 {
 	enum mount_state state = local_mount_state(l->mnt, p->pid);
-	const char *more = l->c->o.mount_options;
 	char program[] = "hailfs", o[] = "-o";
-	char opts[3 * PATH_MAX];
-	char *argv[] = { program, o, opts, l->conf, l->mnt, NULL };
+	char *argv[] = { program, o, NULL, l->conf, l->mnt, NULL };
 	int rv;
 
-	if (state == MOUNT_LIVE)
+	if (state == MOUNT_LIVE) {
+		if (l->c->o.mount_options)
+			ctl_say(l->c, "%s is mounted already: '%s' changes "
+				"nothing before it is unmounted", l->mnt,
+				l->c->o.mount_options);
 		return true;
+	}
 	if (state == MOUNT_OTHER) {
 		ctl_err("%s: another file system is mounted there; unmount it "
 			"first", l->mnt);
@@ -103,14 +152,16 @@ static bool start_mount(struct local *l, struct local_proc *p)
 		}
 		ctl_say(l->c, "removed the dead mount at %s", l->mnt);
 	}
+	if (state == MOUNT_NONE)
+		wait_flushed(l, p);
 	if (!make_dir(l->mnt))
 		return false;
-	/* One mount has the tree, so the kernel may gather writes; what the
-	 * user says comes later and wins. */
-	snprintf(opts, sizeof(opts), "writeback%s%s,pidfile=%s,log=%s",
-		 more ? "," : "", more ? more : "", p->pidfile, p->log);
+	argv[2] = mount_options(l, p);
+	if (!argv[2])
+		return false;
 	p->child = local_spawn(argv);
 	p->wanted = true;
+	free(argv[2]);
 	return p->child > 0;
 }
 
@@ -161,10 +212,12 @@ static void up_report(struct local *l, const struct local_proc *v,
 		n++;
 	}
 	if (l->c->o.json) {
-		out_json(json_pack("{s:s,s:s,s:s?,s:o}", "dir", l->dir,
-				   "cluster", l->conf, "mountpoint",
-				   l->c->o.mount ? l->mnt : NULL, "started",
-				   list));
+		out_json(json_pack("{s:o,s:o,s:o,s:o}", "dir",
+				   json_bytes(l->dir), "cluster",
+				   json_bytes(l->conf), "mountpoint",
+				   l->c->o.mount ? json_bytes(l->mnt) :
+						   json_null(),
+				   "started", list));
 		return;
 	}
 	json_decref(list);
@@ -200,12 +253,35 @@ int cmd_local_up(struct ctl *c, char **args)
 
 /* ---- down ---- */
 
-/* Unmounts; the process ends once everything is flushed. */
-static bool down_mount(struct local *l, struct local_proc *p)
+/* It goes on for as long as a daemon it needs is away, and who could start that
+ * one waits for us. */
+static void still_flushing(const struct local *l, const struct local_proc *v,
+			   uint32_t count)
 {
+	const struct local_proc *p = &v[count - 1];
+
+	ctl_say(l->c, "mount: process %d is still flushing; see %s",
+		(int)p->pid, p->log);
+	for (uint32_t i = 0; i < count - 1; i++)
+		if (!local_pid(&v[i]))
+			ctl_say(l->c, "  %s does not run: interrupt this, say "
+				"'hailctl local up %s', then this again",
+				v[i].name, l->dir);
+}
+
+/* Unmounts; the process ends once everything is flushed. */
+static bool down_mount(struct local *l, const struct local_proc *v,
+		       uint32_t count)
+{
+	const struct local_proc *p = &v[count - 1];
 	enum mount_state state = local_mount_state(l->mnt, p->pid);
 	int fd = -1, rv;
 
+	if (state == MOUNT_OTHER) {
+		ctl_err("%s: another file system is mounted there; unmount it "
+			"first", l->mnt);
+		return false;
+	}
 	if (p->pid)
 		fd = pidfd_open(p->pid, 0);
 	if (state == MOUNT_LIVE || state == MOUNT_DEAD) {
@@ -226,8 +302,7 @@ static bool down_mount(struct local *l, struct local_proc *p)
 		return true;
 	}
 	while (!local_wait_end(fd, 5000))
-		ctl_say(l->c, "mount: process %d is still flushing; see %s",
-			(int)p->pid, p->log);
+		still_flushing(l, v, count);
 	close(fd);
 	ctl_say(l->c, "mount: unmounted");
 	return true;
@@ -279,11 +354,12 @@ int cmd_local_down(struct ctl *c, char **args)
 		v = local_procs(&l, &count);
 		ok = v != NULL;
 	}
-	ok = ok && down_mount(&l, &v[count - 1]) &&
+	ok = ok && down_mount(&l, v, count) &&
 	     down_role(&l, v, count, LOCAL_BLOCKD) &&
 	     down_role(&l, v, count, LOCAL_METAD);
 	if (ok && c->o.json)
-		out_json(json_pack("{s:s,s:b}", "dir", l.dir, "stopped", 1));
+		out_json(json_pack("{s:o,s:b}", "dir", json_bytes(l.dir),
+				   "stopped", 1));
 	else if (ok)
 		printf("%s: down\n", l.dir);
 	free(v);

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/json_bytes.h"
+
 #define RESTORE_STOP_MS 60000
 
 /* One piece. @handle, @off: in and out. Returns 0 or -errno. */
@@ -41,12 +43,16 @@ static int backup_piece(struct link *metad, struct admin_backup *ask,
 static int backup_to(struct link *metad, FILE *out, uint64_t *total)
 {
 	struct admin_backup ask = { .handle = 0, .off = 0 };
+	char done[32], all[32];
 	int rv;
 
 	do {
 		rv = backup_piece(metad, &ask, total, out);
 		if (rv < 0)
 			return rv;
+		progress(metad->c, "%s of %s",
+			 out_size(ask.off, done, sizeof(done)),
+			 out_size(*total, all, sizeof(all)));
 	} while (ask.off < *total);
 	if (fflush(out) != 0 || fsync(fileno(out)) < 0)
 		return -errno;
@@ -68,10 +74,13 @@ static int backup_file(struct ctl *c, struct link *metad, const char *path)
 		return CTL_FAILED;
 	}
 	rv = backup_to(metad, f, &total);
+	progress_clear();
 	if (fclose(f) != 0 && rv == 0)
 		rv = -errno;
 	if (rv == 0 && rename(tmp, path) < 0)
 		rv = -errno;
+	if (rv == 0)
+		rv = local_sync_parent(path);
 	if (rv < 0) {
 		ctl_err("backup of %s to %s: %s", link_name(metad), path,
 			strerror(-rv));
@@ -79,8 +88,8 @@ static int backup_file(struct ctl *c, struct link *metad, const char *path)
 		return CTL_FAILED;
 	}
 	if (c->o.json)
-		out_json(json_pack("{s:s,s:I}", "file", path, "bytes",
-				   (json_int_t)total));
+		out_json(json_pack("{s:o,s:I}", "file", json_bytes(path),
+				   "bytes", (json_int_t)total));
 	else
 		printf("%s: %s, complete\n", path,
 		       out_size(total, size, sizeof(size)));
@@ -126,6 +135,7 @@ int cmd_metad_restore(struct ctl *c, char **args)
 	char data[] = "--data", restore[] = "--restore", number[16];
 	char pidfile[] = "--pidfile";
 	struct local_proc p = { .program = program };
+	char dir[PATH_MAX];
 	char *argv[] = { program, cluster, c->conf_path, id, number, data,
 			 args[1], restore, args[0], pidfile, p.pidfile, NULL };
 	pid_t pid;
@@ -144,9 +154,13 @@ int cmd_metad_restore(struct ctl *c, char **args)
 			strerror(errno));
 		return CTL_FAILED;
 	}
+	if (!realpath(args[1], dir)) {
+		ctl_err("%s: %s", args[1], strerror(errno));
+		return CTL_FAILED;
+	}
 	snprintf(number, sizeof(number), "%u", c->conf.metads[0].id);
 	/* Beside the directory, which has to be empty. */
-	snprintf(p.pidfile, sizeof(p.pidfile), "%s.restore.pid", args[1]);
+	snprintf(p.pidfile, sizeof(p.pidfile), "%s.restore.pid", dir);
 	pid = local_spawn(argv);
 	ok = pid > 0 && local_spawn_wait(pid);
 	if (!ok || !restore_stop(&p)) {
@@ -156,8 +170,8 @@ int cmd_metad_restore(struct ctl *c, char **args)
 		return CTL_FAILED;
 	}
 	if (c->o.json)
-		out_json(json_pack("{s:s,s:s}", "file", args[0], "data",
-				   args[1]));
+		out_json(json_pack("{s:o,s:o}", "file", json_bytes(args[0]),
+				   "data", json_bytes(args[1])));
 	else
 		printf("%s: restored from %s; now start hail-metad with "
 		       "--data %s\n", args[1], args[0], args[1]);
@@ -167,7 +181,6 @@ int cmd_metad_restore(struct ctl *c, char **args)
 static int scrub(struct ctl *c, const struct conf_daemon *d)
 {
 	struct blk_scrub_reply m = { .units_bad = 0 };
-	struct rpc_frame *f;
 	struct link l;
 	int rv = link_open(c, DAEMON_BLOCKD, d, &l);
 
@@ -176,11 +189,7 @@ static int scrub(struct ctl *c, const struct conf_daemon *d)
 		return CTL_FAILED;
 	}
 	ctl_say(c, "%s: verifying all checksums", link_name(&l));
-	rv = link_call(&l, WIRE_OP_BLK_SCRUB, NULL, 0, 0, &f);
-	if (rv == 0) {
-		rv = blk_scrub_reply_parse(f->body, f->h.body_len, &m);
-		rpc_frame_free(f);
-	}
+	rv = link_scrub(&l, &m);
 	link_close(&l);
 	if (rv < 0) {
 		ctl_err("%s: scrub: %s", link_name(&l), strerror(-rv));

@@ -125,23 +125,58 @@ static void consider(const struct mount_line *m, void *arg)
 	snprintf(s->source, PATH_MAX, "%s", s->ours ? m->source : "");
 }
 
+static void search(struct search *s, const char *path)
+{
+	s->path = path;
+	s->len = 0;
+	s->ours = false;
+	s->source[0] = '\0';
+	mounts_each(consider, s);
+}
+
+/* @full over the symbolic links on the way to it; @last: it may be one, too.
+ * @real: [PATH_MAX]. */
+static bool follow(const char *full, bool last, char *real)
+{
+	const char *name = strrchr(full, '/') + 1;
+	char way[PATH_MAX];
+	size_t len;
+
+	snprintf(way, sizeof(way), "%.*s",
+		 (int)(last ? strlen(full) : (size_t)(name - full)), full);
+	if (!realpath(way, real))
+		return false;
+	len = strlen(real);
+	return last || (size_t)snprintf(real + len, PATH_MAX - len, "%s%s",
+					len > 1 ? "/" : "", name) <
+			       PATH_MAX - len;
+}
+
 bool mounts_inside(const char *path, char *buf, size_t size, char *source)
 {
-	char full[PATH_MAX];
-	struct search s = { .path = full, .source = source };
+	char full[PATH_MAX], real[PATH_MAX];
+	struct search s = { .source = source };
+	const char *at = full;
 
 	source[0] = '\0';
 	if (!mounts_absolute(path, full, sizeof(full))) {
 		ctl_err("%s: %s", path, strerror(ENAMETOOLONG));
 		return false;
 	}
-	mounts_each(consider, &s);
+	search(&s, full);
+	/* Links are followed only when it is on none by its name: a mount that
+	 * does not answer is not asked. */
+	for (int last = 0; last < 2 && !s.ours; last++)
+		if (follow(full, last, real)) {
+			search(&s, real);
+			at = s.ours ? real : full;
+		}
 	if (!s.ours && path[0] != '/') {
 		ctl_err("%s is on no hailfs mount; give a path below one, or "
 			"an absolute path inside the cluster", path);
 		return false;
 	}
-	snprintf(buf, size, "%s", full + (s.ours ? s.len : 0));
+	snprintf(buf, size, "%s", at + (s.ours ? s.len : 0));
 	if (!buf[0])
 		snprintf(buf, size, "/");
 	return true;

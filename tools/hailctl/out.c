@@ -20,6 +20,7 @@ void ctl_err(const char *fmt, ...)
 	va_list ap;
 
 	fflush(stdout);
+	progress_clear();
 	fputs("hailctl: ", stderr);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
@@ -34,17 +35,11 @@ void ctl_say(const struct ctl *c, const char *fmt, ...)
 	if (c->o.json)
 		return;
 	fflush(stdout);
+	progress_clear();
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
 	fputc('\n', stderr);
-}
-
-void out_json(json_t *o)
-{
-	json_dumpf(o, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(o);
 }
 
 /* hailctl ends anyway when there is no memory for its output. */
@@ -55,6 +50,13 @@ static void *must(void *p)
 		exit(CTL_FAILED);
 	}
 	return p;
+}
+
+void out_json(json_t *o)
+{
+	json_dumpf(must(o), stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(o);
 }
 
 struct table *table_new(const char *const *columns, uint32_t column_count)

@@ -1,6 +1,8 @@
 /* hailctl status, stats, sessions: what daemons say of themselves. */
 #include "tools/hailctl/ctl.h"
 
+#include "common/json_bytes.h"
+
 static const char *const shown[] = { "program", "id", "name", "state", "epoch",
 				     "uptime_ms", "address", "boot_id",
 				     "error", NULL };
@@ -144,10 +146,10 @@ int cmd_status(struct ctl *c, char **args)
 	if (ls.count > 0 && ls.v[0].error == 0)
 		sessions = sessions_get(&ls.v[0]);
 	if (c->o.json) {
-		out_json(json_pack("{s:s,s:s,s:o,s:O*}", "name",
+		out_json(json_pack("{s:s,s:o,s:o,s:O*}", "name",
 				   c->conf.name ? c->conf.name : "",
-				   "cluster_file", c->conf_path, "daemons",
-				   list, "sessions",
+				   "cluster_file", json_bytes(c->conf_path),
+				   "daemons", list, "sessions",
 				   session_list(sessions)));
 	} else {
 		printf("cluster %s, id %#llx\n\n",

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/json_bytes.h"
 #include "common/place.h"
 #include "tools/hailctl/mounts.h"
 
@@ -310,9 +311,10 @@ static int report(struct why *w)
 
 	if (w->c->o.json)
 		out_json(json_pack(
-			"{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:b,s:I,s:I,s:I,s:O,"
+			"{s:o,s:I,s:s,s:I,s:I,s:I,s:I,s:b,s:I,s:I,s:I,s:O,"
 			"s:o,s:O*}",
-			"path", w->path, "inode", (json_int_t)w->a.ino,
+			"path", json_bytes(w->path),
+			"inode", (json_int_t)w->a.ino,
 			"type", type_word(w->a.mode),
 			"mode", (json_int_t)w->a.mode,
 			"size", (json_int_t)w->a.size,

@@ -1,0 +1,109 @@
+#!/bin/bash
+# hailctl where names are odd: commas, quotes, backslashes, blanks and bytes that
+# are no UTF-8 in the cluster's directory and in files, symbolic links and
+# trailing slashes on the way; and what it says of what cannot be done now.
+. "$(dirname "$0")/lib.sh"
+need_root
+need python3 strace
+C=$T/$'od,d "na\\me" \xfc'
+MNT=$C/mnt
+K=(-c "$C/cluster.conf")
+json() { python3 -c "
+import json, sys
+d = json.load(open('$T/out'))
+assert ($1), d" || fail "JSON: $1"; }
+run() { "$CTL" "$@" >"$T/out" 2>"$T/err" || { cat "$T/out" "$T/err" >&2
+	fail "hailctl $*"; }; }
+
+# ---- odd names ----
+run local up "$C" --blockds 2 --json
+UPS=("$C")
+json "d['mountpoint'].endswith('od,d \"na\\\\me\" \\ufffd/mnt')"
+run local status "$C" --json
+json "all(p['state'] not in ('stopped', 'dead') for p in d['processes'])"
+for _ in $(seq 50); do # the mount tells with its keepalives
+	run "${K[@]}" status --json
+	grep -q '"io_uring"' "$T/out" && break
+	sleep 0.1
+done
+json "[s['mountpoint'] for s in d['sessions']][0].endswith('\\ufffd/mnt')"
+json "d['sessions'][0]['status']['io_uring']"
+name=$MNT/$'gr\xfc\xdf'
+echo hello >"$name"
+sync "$name"
+run why "$name" --json
+json "d['path'] == '/gr\\ufffd\\ufffd' and d['block_count'] == 1"
+mkdir "$MNT/d"
+run block-size "$MNT/d" 64K --json
+json "d['block_bytes'] == 65536"
+run "${K[@]}" metad backup "$C/backup" --json
+json "d['file'].endswith('backup') and d['bytes'] > 0"
+# Its name is durable, too.
+strace -f -y -e trace=fsync,rename -o "$T/trace" "$CTL" "${K[@]}" metad \
+	backup "$T/backup" >"$T/out" || fail "backup under strace"
+sed -n '/rename(/,$p' "$T/trace" | grep -q "fsync([0-9]*<$T>) *= 0" ||
+	{ cat "$T/trace"; fail "the backup's directory is not synced"; }
+
+# ---- links and slashes ----
+ln -s "$MNT" "$T/link"
+ln -s d "$MNT/inside"
+for p in "$T/link/" "$T/link"; do
+	run why "$p" --json
+	json "d['type'] == 'directory' and d['path'] == '/'"
+done
+run why "$T/link/d" --json
+json "d['path'] == '/d'"
+run why "$T/link/inside" --json
+json "d['path'] == '/inside' and d['type'] == 'symbolic link'"
+run block-size "$T/link/d" --json
+json "d['block_bytes'] == 65536"
+(cd "$T" && run why "link/d" --json)
+
+# ---- directories that are something else's ----
+mkdir -p "$T/used/mnt" "$T/used/run"
+echo precious >"$T/used/mnt/file"
+echo precious >"$T/used/data"
+"$CTL" local up "$T/used" >"$T/out" 2>"$T/err" && fail "up among other things"
+grep -q "holds 'data' and no cluster: give a new directory" "$T/err" ||
+	fail "among other things: $(cat "$T/err")"
+[ "$(ls "$T/used" "$T/used/run")" = "$T/used:
+data
+mnt
+run
+
+$T/used/run:" ] || fail "a refused local up left something"
+
+# ---- what cannot be done now ----
+run local up "$C" -o noatime
+grep -q "is mounted already: 'noatime' changes nothing" "$T/err" ||
+	fail "options without effect: $(cat "$T/err")"
+mount -t tmpfs none "$MNT"
+"$CTL" local down "$C" >"$T/out" 2>"$T/err" && fail "down below a mount"
+grep -q "another file system is mounted there" "$T/err" ||
+	fail "a mount over the mount: $(cat "$T/err")"
+umount "$MNT"
+# A flush that waits for a daemon: who it is, and what starts it.
+crash blockd1
+head -c 8M /dev/urandom >"$MNT/big"
+"$CTL" local down "$C" >"$T/out" 2>"$T/err" &
+down=$!
+for _ in $(seq 300); do
+	grep -q "blockd1 does not run: interrupt this" "$T/err" && break
+	sleep 0.1
+done
+grep -q "blockd1 does not run: interrupt this.*local up" "$T/err" ||
+	fail "waiting for a dead daemon: $(cat "$T/err")"
+kill $down
+wait $down || true
+run local up "$C"
+[ "$(stat -c %s "$MNT/big")" = 8388608 ] || fail "the flush was cut off"
+run local down "$C"
+UPS=()
+run "${K[@]}" metad restore "$C/backup" "$T/restored/"
+[ -z "$(ls "$T/restored/"*.pid "$T"/*.pid 2>/dev/null)" ] ||
+	fail "restore leaves its pid file"
+rm -rf "$C/metad1"
+(cd "$T" && run "${K[@]}" metad restore "$C/backup" "$C/metad1/")
+run local up "$C"
+UPS=("$C")
+[ "$(cat "$name")" = hello ] || fail "after a restore"
