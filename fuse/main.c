@@ -10,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "common/diag.h"
 #include "common/opt.h"
 #include "common/place.h"
+#include "common/stats.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -90,7 +92,9 @@ static int lock_mountpoint(const char *mountpoint, uint64_t *client_id)
 		 (unsigned long long)id);
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0) {
-		fprintf(stderr, "hailfs: %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "hailfs: %s: %s%s\n", path, strerror(errno),
+			geteuid() == 0 ? "" : "; who is not root needs a "
+			"/run/hailfs that they may write");
 		return -errno;
 	}
 	/* umount(8) returns before the process it ends has flushed. That is
@@ -108,6 +112,19 @@ static int lock_mountpoint(const char *mountpoint, uint64_t *client_id)
 		if (errno != EINTR)
 			return -errno;
 	return 0;
+}
+
+/* A mount whose process is gone hides what is below, and would be there again
+ * once we are unmounted. Who has the mount point's lock may ask. */
+static void remove_dead(const char *mountpoint)
+{
+	struct statfs st;
+
+	while (statfs(mountpoint, &st) && errno == ENOTCONN) {
+		if (umount2(mountpoint, MNT_DETACH))
+			return; /* mounting will fail and say so */
+		diag_info("fuse", "event=dead_mount_removed");
+	}
 }
 
 static int remount(const struct mount_options *o)
@@ -226,9 +243,9 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	core_status_note(r->core, "io_uring", uring_why);
 	core_status_note(r->core, "cache",
 			 r->opt->writeback ? "writeback" : "writethrough");
+	daemon_ready();
 	if (r->opt->writeback)
 		for_writeback();
-	daemon_ready();
 	/* The user's terminal had it; the log shall, too. */
 	if (r->opt->uring == URING_ON && !r->uring)
 		diag_warn("fuse", "io_uring=on ignored reason=\"%s\"",
@@ -292,6 +309,7 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 	int err = lock_mountpoint(mountpoint, &client_id);
 	if (err)
 		return err;
+	remove_dead(mountpoint);
 	r.opt = o;
 	r.mountpoint = mountpoint;
 	r.valid_s = VALID_S;
@@ -303,8 +321,11 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		.wb_bytes_max = o->wb_size, .prefetch_bytes_max = o->prefetch,
 		.flush_age_ms = o->flush_age_ms,
 		.timeout_ms = o->hard ? 0 : o->timeo_ms,
-		.kernel_writeback = o->writeback, .read_only = o->read_only,
-		.noatime = o->noatime, .nodiratime = o->nodiratime,
+		.kernel_writeback = o->writeback,
+		/* A read-only mount is the kernel's affair, and may be
+		 * remounted at any time without our being told. */
+		.noatime = o->noatime || o->read_only,
+		.nodiratime = o->nodiratime,
 		.strictatime = o->strictatime,
 		.attr_changed = rim_attr_changed, .attr_changed_arg = &r,
 	};
@@ -322,7 +343,13 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		core_free(r.core);
 		return err;
 	}
-	err = run(&r, mountpoint, o->source, uring_why);
+	struct stats_http *metrics;
+	err = rim_metrics_start(&r, &metrics);
+	if (err)
+		core_stop(r.core, 1000);
+	else
+		err = run(&r, mountpoint, o->source, uring_why);
+	stats_http_stop(metrics);
 	core_free(r.core);
 	return err;
 }

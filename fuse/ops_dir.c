@@ -45,6 +45,60 @@ static void ops_forget_multi(fuse_req_t req, size_t count,
 	fuse_reply_none(req);
 }
 
+/* -o dirsync: a change of names is durable before it is answered. */
+struct naming {
+	struct rim_req *rr;
+	bool entry; /* answered with @a, else with nothing */
+	struct meta_attr a;
+};
+
+static void named_durably(void *arg, int err)
+{
+	struct naming *n = arg;
+	if (err && n->entry)
+		core_forget(n->rr->rim->core, n->a.ino, 1);
+	if (n->entry)
+		rim_cb_entry(n->rr, err, &n->a);
+	else
+		rim_cb_err(n->rr, err);
+	free(n);
+}
+
+static void name_sync(struct rim_req *rr, const struct meta_attr *a)
+{
+	struct naming *n = malloc(sizeof(*n));
+	if (!n) {
+		if (a)
+			core_forget(rr->rim->core, a->ino, 1);
+		rim_cb_err(rr, -ENOMEM);
+		return;
+	}
+	n->rr = rr;
+	n->entry = a != NULL;
+	if (a)
+		n->a = *a;
+	/* The whole stream of changes: which directory does not matter. */
+	core_fsync_dir(rr->rim->core, FUSE_ROOT_ID, named_durably, n);
+}
+
+static void named(void *arg, int err)
+{
+	struct rim_req *rr = arg;
+	if (!err && rr->rim->opt->dirsync)
+		name_sync(rr, NULL);
+	else
+		rim_cb_err(rr, err);
+}
+
+static void named_entry(void *arg, int err, const struct meta_attr *a)
+{
+	struct rim_req *rr = arg;
+	if (!err && rr->rim->opt->dirsync)
+		name_sync(rr, a);
+	else
+		rim_cb_entry(rr, err, a);
+}
+
 static void create_any(fuse_req_t req, fuse_ino_t parent, const char *name,
 		       mode_t mode, dev_t rdev, const char *target)
 {
@@ -56,7 +110,7 @@ static void create_any(fuse_req_t req, fuse_ino_t parent, const char *name,
 	};
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
-		core_create(rr->rim->core, &p, rim_cb_entry, rr);
+		core_create(rr->rim->core, &p, named_entry, rr);
 }
 
 static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -81,15 +135,14 @@ static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
-		core_unlink(rr->rim->core, parent, name, false, rim_cb_err,
-			    rr);
+		core_unlink(rr->rim->core, parent, name, false, named, rr);
 }
 
 static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
-		core_unlink(rr->rim->core, parent, name, true, rim_cb_err, rr);
+		core_unlink(rr->rim->core, parent, name, true, named, rr);
 }
 
 static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -104,7 +157,7 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 	};
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
-		core_rename(rr->rim->core, &p, rim_cb_err, rr);
+		core_rename(rr->rim->core, &p, named, rr);
 }
 
 static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
@@ -112,7 +165,7 @@ static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 {
 	struct rim_req *rr = rim_req_new(req);
 	if (rr)
-		core_link(rr->rim->core, ino, newparent, newname, rim_cb_entry,
+		core_link(rr->rim->core, ino, newparent, newname, named_entry,
 			  rr);
 }
 

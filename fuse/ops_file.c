@@ -24,6 +24,7 @@ struct opening {
 	struct rim_req rr;
 	struct fuse_file_info fi;
 	struct rim_file *f;
+	struct meta_attr created; /* a new file's; else zeros */
 };
 
 static void opening_flags(struct rim *r, struct fuse_file_info *fi)
@@ -59,10 +60,18 @@ static struct opening *opening_new(fuse_req_t req,
 	return o;
 }
 
+/* Nobody waits for it any more, or it is not durable. */
+static void opening_undo(struct opening *o)
+{
+	core_release(o->rr.rim->core, o->f->file);
+	if (o->created.ino)
+		core_forget(o->rr.rim->core, o->created.ino, 1);
+	rim_file_free(o->f);
+}
+
 static void opened(void *arg, int err)
 {
 	struct opening *o = arg;
-	struct rim *r = o->rr.rim;
 	fuse_req_t req = rim_end(&o->rr);
 	if (err) {
 		if (req)
@@ -70,10 +79,8 @@ static void opened(void *arg, int err)
 		rim_file_free(o->f);
 	} else {
 		rim_file_sent(o->f);
-		if (!req || fuse_reply_open(req, &o->fi) == -ENOENT) {
-			core_release(r->core, o->f->file);
-			rim_file_free(o->f);
-		}
+		if (!req || fuse_reply_open(req, &o->fi) == -ENOENT)
+			opening_undo(o);
 	}
 	free(o);
 }
@@ -89,27 +96,37 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	core_open(rim_of(req)->core, ino, flags, &o->f->file, opened, o);
 }
 
+static void create_reply(void *arg, int err)
+{
+	struct opening *o = arg;
+	struct fuse_entry_param e;
+	fuse_req_t req = rim_end(&o->rr);
+	rim_entry(o->rr.rim, &o->created, &e);
+	rim_file_sent(o->f);
+	if (req && err)
+		fuse_reply_err(req, -err);
+	if (err || !req || fuse_reply_create(req, &e, &o->fi) == -ENOENT)
+		opening_undo(o);
+	free(o);
+}
+
 static void created(void *arg, int err, const struct meta_attr *a)
 {
 	struct opening *o = arg;
 	struct rim *r = o->rr.rim;
-	fuse_req_t req = rim_end(&o->rr);
-	struct fuse_entry_param e;
 	if (err) {
+		fuse_req_t req = rim_end(&o->rr);
 		if (req)
 			fuse_reply_err(req, -err);
 		rim_file_free(o->f);
-	} else {
-		uint64_t ino = a->ino;
-		rim_entry(r, a, &e);
-		rim_file_sent(o->f);
-		if (!req || fuse_reply_create(req, &e, &o->fi) == -ENOENT) {
-			core_release(r->core, o->f->file);
-			core_forget(r->core, ino, 1);
-			rim_file_free(o->f);
-		}
+		free(o);
+		return;
 	}
-	free(o);
+	o->created = *a;
+	if (r->opt->dirsync)
+		core_fsync_dir(r->core, FUSE_ROOT_ID, create_reply, o);
+	else
+		create_reply(o, 0);
 }
 
 static void create_open(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -192,7 +209,7 @@ struct writing {
 	struct rim_req rr;
 	fuse_ino_t ino;
 	size_t size;
-	int sync; /* O_DSYNC, O_SYNC: made durable by us */
+	int sync; /* O_DSYNC, O_SYNC (which has its bit): made so by us */
 	bool cached; /* the kernel's page, of a write that has returned */
 };
 
@@ -238,7 +255,7 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	if (fi->writepage)
 		flags |= CORE_WRITE_CACHE;
 	else if (fi->flags & O_DIRECT)
-		w->sync = fi->flags & O_SYNC; /* has the bit of O_DSYNC */
+		w->sync = r->opt->sync ? O_SYNC : fi->flags & O_SYNC;
 	if (!fi->writepage && (fi->flags & O_DIRECT) && !w->sync)
 		flags |= CORE_WRITE_DIRECT;
 	/* With the kernel's write-back cache it alone knows the end of file

@@ -146,10 +146,25 @@ static int set_one(struct mount_options *o, char *w, char *why,
 	return err ? -EINVAL : 0;
 }
 
+/* Ends the option at *@list and moves on to the next. As libfuse has it, a
+ * backslash takes away what a comma, or a backslash, means. */
+static char *next_option(char **list)
+{
+	char *w = *list, *from = w, *to = w;
+	while (*from && *from != ',') {
+		if (from[0] == '\\' && (from[1] == ',' || from[1] == '\\'))
+			from++;
+		*to++ = *from++;
+	}
+	*list = *from ? from + 1 : from;
+	*to = 0;
+	return w;
+}
+
 static int set_list(struct mount_options *o, const char *list, char *why,
 		    size_t why_size)
 {
-	char *copy = strdup(list), *save = NULL;
+	char *copy = strdup(list), *rest = copy;
 	if (!copy)
 		return -ENOMEM;
 	int err = 0;
@@ -157,9 +172,8 @@ static int set_list(struct mount_options *o, const char *list, char *why,
 	if (hit && (hit == copy || hit[-1] == ',') &&
 	    (hit[7] == 0 || hit[7] == ','))
 		o->remount = true; /* whatever comes before it */
-	for (char *w = strtok_r(copy, ",", &save); w && !err;
-	     w = strtok_r(NULL, ",", &save))
-		err = set_one(o, w, why, why_size);
+	while (*rest && !err)
+		err = set_one(o, next_option(&rest), why, why_size);
 	free(copy);
 	return err;
 }
@@ -307,6 +321,11 @@ int mount_options_parse(struct mount_options *o, int argc, char **argv,
 	o->noatime = (o->remount_flags & MS_NOATIME) != 0;
 	o->nodiratime = (o->remount_flags & MS_NODIRATIME) != 0;
 	o->strictatime = (o->remount_flags & MS_STRICTATIME) != 0;
+	o->sync = (o->remount_flags & MS_SYNCHRONOUS) != 0;
+	o->dirsync = o->sync || (o->remount_flags & MS_DIRSYNC) != 0;
+	/* A comma ends a mount option. */
+	for (char *c = o->debug_list; c && (c = strchr(c, ':'));)
+		*c = ',';
 	if (o->debug)
 		o->foreground = true;
 	return build_kernel_opts(o);

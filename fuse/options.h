@@ -12,6 +12,7 @@ struct mount_options {
 	const char *mountpoint;
 	bool foreground, debug, remount, read_only, noatime, nodiratime;
 	bool strictatime;
+	bool sync, dirsync; /* sync: both */
 	bool writeback, hard, fake; /* fake: -f of mount(8): check only */
 	bool allow_other, quiet_unknown;
 	int uring; /* enum uring_choice */

@@ -161,6 +161,11 @@ void kflush(struct rim *r, uint64_t ino, core_cb cb, void *arg);
 /* The program under that name. Returns its exit status. */
 int kflush_main(char **argv);
 
+/* metrics.c: serves counters where the mount options say so; *ret NULL: they
+ * do not. Returns 0, or -errno after a message. */
+struct stats_http;
+int rim_metrics_start(struct rim *r, struct stats_http **ret);
+
 /* tune.c: what needs the mounted file system or the kernel's settings. */
 /* Decides io_uring=auto. Returns whether to use it; *why (static) says why. */
 bool tune_uring_choose(const struct mount_options *o, const char **why);

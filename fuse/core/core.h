@@ -30,7 +30,6 @@ struct core_options {
 	uint64_t flush_age_ms; /* dirty data is written after this */
 	uint64_t timeout_ms; /* 0: hard; else soft, -ETIMEDOUT after it */
 	bool kernel_writeback; /* -o writeback: the kernel owns sizes, mtimes */
-	bool read_only;
 	bool noatime; /* reads do not change atimes (else as relatime) */
 	bool nodiratime, strictatime;
 	/* What others were told of @ino's attributes is not true any more;

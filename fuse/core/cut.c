@@ -551,8 +551,6 @@ static int cut_enter(struct core *c, uint64_t ino, const struct cut_op *want)
 	struct core_inode *in;
 	struct cut_op *o;
 
-	if (c->opt.read_only)
-		return -EROFS;
 	o = malloc(sizeof(*o));
 	if (!o)
 		return -ENOMEM;

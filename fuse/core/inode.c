@@ -215,8 +215,8 @@ bool inode_touch_atime(struct core *c, struct core_inode *in)
 	const int64_t day_ns = 86400 * (int64_t)1000000000;
 	int64_t now;
 
-	if (c->opt.noatime || c->opt.read_only || !in->attr_valid ||
-	    in->orphan || (c->opt.nodiratime && S_ISDIR(a->mode)))
+	if (c->opt.noatime || !in->attr_valid || in->orphan ||
+	    (c->opt.nodiratime && S_ISDIR(a->mode)))
 		return false;
 	now = core_now_ns();
 	if (!c->opt.strictatime && a->atime_ns > a->mtime_ns &&

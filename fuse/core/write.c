@@ -437,8 +437,6 @@ static int write_start(struct write_req *r)
 	struct core_inode *in = r->in;
 	int err = data_check(c, in);
 
-	if (!err && c->opt.read_only)
-		err = -EROFS;
 	if (err)
 		return err;
 	if (!c->opt.kernel_writeback)

@@ -32,8 +32,24 @@ done
 touch "$MNT/x" 2>/dev/null && fail "ro was written to"
 mount -o remount,rw "$MNT" || fail "remount,rw"
 touch "$MNT/x" || fail "rw after remount"
+# Not only names: bytes, by each way, and ends of files.
+head -c 100000 /dev/urandom >"$T/in"
+for way in "" direct; do
+	dd if="$T/in" of="$MNT/w$way" bs=4096 count=20 conv=fsync \
+		${way:+oflag=$way} 2>"$T/err" ||
+		{ cat "$T/err"; fail "writing after remount,rw: $way"; }
+done
+truncate -s 5000 "$MNT/wdirect" || fail "truncate after remount,rw"
+fallocate -l 1M "$MNT/x" || fail "fallocate after remount,rw"
 mount -o remount,ro "$MNT" || fail "remount,ro"
 touch "$MNT/y" 2>/dev/null && fail "ro after remount was written to"
+umount "$MNT"
+mount -t hailfs -o ro,writeback,log="$T/log" "$conf" "$MNT"
+cmp -n 81920 "$T/in" "$MNT/w" || fail "lost after remount,rw"
+[ "$(stat -c %s "$MNT/wdirect" "$MNT/x" | paste -sd ' ')" = "5000 1048576" ] ||
+	fail "sizes after remount,rw"
+mount -o remount,rw "$MNT" || fail "remount,rw with writeback"
+cp "$T/in" "$MNT/w2" && sync "$MNT/w2" || fail "writeback after remount,rw"
 umount "$MNT"
 echo "$conf $MNT hailfs log=$T/log 0 0" >"$T/fstab"
 mount -T "$T/fstab" "$MNT" || fail "fstab"
@@ -66,6 +82,18 @@ for m in "$long" "$T/a,b"; do
 	[ "$(cat "$m/f")" = fuse.hailfs ] || fail "mount point $m"
 	umount "$m"
 done
+# What a killed mount left at the mount point is not there again afterwards.
+no_session
+"$BIN/hailfs" -o log="$T/log",pidfile="$T/a\\,b/pid" "$conf" "$MNT"
+pid=$(cat "$T/a,b/pid")
+kill -9 "$pid"
+while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
+stat -f "$MNT" >"$T/out" 2>&1 && fail "the mount is not dead"
+mount -t hailfs -o log="$T/log",debug_subsys=meta:fuse "$conf" "$MNT" ||
+	fail "over a dead one"
+[ "$(cat "$MNT/f")" = fuse.hailfs ] || fail "over a dead one"
+umount "$MNT"
+findmnt "$MNT" && fail "the dead one is still there"
 echo "frobnicate 7" >"$T/bad.conf"
 "$BIN/hailfs" "$T/bad.conf" "$MNT" 2>"$T/err" && fail "bad file taken"
 grep -q "bad.conf:1:" "$T/err" || fail "no line: $(cat "$T/err")"
