@@ -2,11 +2,12 @@
 # A power cut of the whole machine at any moment: the cluster's directory lies
 # on a loop device over a disk that records every write and flush; images of
 # what such a cut would have left are made, mounted and started, and everything
-# that was acknowledged before the cut is there.
+# that was acknowledged before the cut is there, also what was committed to
+# databases, whole and in order.
 . "$(dirname "$0")/lib.sh"
 need_root
 UP_OPTS=${UP_OPTS:-nowriteback}
-need losetup mkfs.ext4
+need losetup mkfs.ext4 sqlite3
 SIZE=3072
 CUTS=${CUTS:-5}
 loops=()
@@ -22,6 +23,36 @@ test_cleanup() {
 loop_of() { # FILE: prints the loop device
 	losetup --show -f --direct-io=on "$1" 2>/dev/null ||
 		losetup --show -f "$1"
+}
+ROUND=${SECONDS_OF_LOAD:-6}
+# One row a transaction; each that was committed is noted with the disk's clock.
+# Ends by being killed.
+transactions() { # JOURNAL_MODE
+	local i=0
+	{
+		echo "pragma journal_mode=$1; pragma synchronous=full;"
+		echo "create table t(i integer primary key, x);"
+		while :; do
+			i=$((i + 1))
+			echo "insert into t values($i, hex(randomblob(400)));"
+			echo ".system echo $i \$(od -An -tu8 $T/counter) >>$T/sql.$1"
+		done
+	} | timeout -s KILL "$ROUND" sqlite3 -bail "$MNT/$1.db" \
+		>"$T/sql.log" 2>&1
+}
+# transactions_kept JOURNAL_MODE AT: all committed before the cut, none of
+# which is missing in between.
+transactions_kept() {
+	local last
+	last=$(awk -v at="$2" '$2 <= at { last = $1 } END { print last + 0 }' \
+		"$T/sql.$1")
+	[ "$last" = 0 ] || [ "$(sqlite3 "$MNT/$1.db" "
+		pragma integrity_check;
+		select count(*) = max(i) and max(i) >= $last from t")" = "ok
+1" ] || fail "$1.db after a cut at $2: $last rows were committed: $(sqlite3 \
+		"$MNT/$1.db" 'pragma integrity_check;
+		select count(*), max(i) from t' 2>&1 | head -n 5)"
+	kept=$((kept + last))
 }
 mkdir "$T/rec" "$T/disk"
 "$TST/power/recfs" "$T/log" "$T/counter" $SIZE "$T/rec" &
@@ -39,8 +70,17 @@ cluster_up
 mkdir "$MNT/w"
 sync
 first=$(od -An -tu8 "$T/counter" | tr -d ' ')
-ACK_COUNTER=$T/counter "$TST/integ/acked" write "$MNT/w" "$T/acks" \
-	"${SECONDS_OF_LOAD:-6}" 4 || fail "the writer saw an error"
+transactions wal &
+wal=$!
+transactions delete &
+delete=$!
+ACK_COUNTER=$T/counter "$TST/integ/acked" write "$MNT/w" "$T/acks" "$ROUND" 4 ||
+	fail "the writer saw an error"
+for pid in $wal $delete; do
+	code=0
+	wait "$pid" || code=$?
+	[ $code = 137 ] || { cat "$T/sql.log"; fail "SQLite ended with $code"; }
+done
 last=$(od -An -tu8 "$T/counter" | tr -d ' ')
 cluster_down
 umount "$T/disk"
@@ -50,6 +90,7 @@ mounts=()
 umount "$T/rec"
 wait "$rec" || true
 rec=
+kept=0
 for i in $(seq "$CUTS"); do
 	at=$((first + (last - first) * i / CUTS - RANDOM % 50))
 	seed=$((i % 3 == 0 ? 0 : RANDOM + 1))
@@ -61,6 +102,8 @@ for i in $(seq "$CUTS"); do
 	cluster_up
 	"$TST/integ/acked" verify "$MNT/w" "$T/acks" "$at" ||
 		fail "lost after a cut at $at seed $seed"
+	transactions_kept wal "$at"
+	transactions_kept delete "$at"
 	fsck_clean
 	cluster_down
 	umount "$T/disk"
@@ -68,3 +111,5 @@ for i in $(seq "$CUTS"); do
 	loops=()
 	mounts=()
 done
+[ $kept -gt 0 ] || fail "no transaction was committed before any cut"
+echo "# $kept committed transactions looked for"
