@@ -147,11 +147,14 @@ enum wb_op_kind {
 struct wb_op {
 	struct dlist node;
 	enum wb_op_kind kind;
-	bool through; /* ACKED: refused content is dropped, not kept */
+	/* ACKED: refused content is dropped, not kept. Not any more when others
+	 * have written to the range. */
+	bool through;
 	bool global; /* DURABLE: with SYNCs of all, shared with others */
 	uint64_t off, len;
 	uint64_t gen;
 	uint64_t refused; /* ACKED: lowest offset refused */
+	uint64_t refused_len; /* and how much of the range was */
 	int err;
 	void (*fn)(struct wb_op *op, int err); /* lock held, once */
 };
@@ -214,6 +217,9 @@ void wb_sync_inode(struct core *c, struct core_inode *in, struct blk_dev *d);
 /* ---- flush.c; lock held ---- */
 /* Adds an operation; op->fn runs later, at the earliest from wb_step(). */
 void wb_op_add(struct core_inode *in, struct wb_op *op);
+/* New content of [from, to): what was written there before and is refused from
+ * now on must not take it along. */
+void wb_op_covered(struct core_inode *in, uint64_t from, uint64_t to);
 /* Something of @in changed in [from, to): ends operations, or sends what they
  * wait for. May clear the inode (and with the last pin free it: the caller
  * holds one). */
@@ -257,6 +263,10 @@ uint32_t mode_killed(uint32_t mode);
 void killpriv(struct core *c, struct core_inode *in);
 
 /* ---- cut.c; lock held ---- */
+/* Truncates to @size, now. Returns false when that cannot be; then @cb does
+ * not run. */
+bool cut_back(struct core *c, struct core_inode *in, uint64_t size,
+	      core_attr_cb cb, void *arg);
 /* Runs @w after the cut in progress. */
 void cut_wait(struct core_inode *in, struct core_waiter *w);
 /* Must a write wait for it? */

@@ -587,6 +587,30 @@ void core_truncate(struct core *c, uint64_t ino, uint64_t size, bool kill,
 		cb(arg, err, NULL);
 }
 
+bool cut_back(struct core *c, struct core_inode *in, uint64_t size,
+	      core_attr_cb cb, void *arg)
+{
+	struct cut_op *o;
+
+	if (in->cut_busy || !in->attr_valid)
+		return false;
+	o = malloc(sizeof(*o));
+	if (!o)
+		return false;
+	*o = (struct cut_op){
+		.c = c,
+		.in = in,
+		.truncate = true,
+		.off = size,
+		.attr_cb = cb,
+		.arg = arg,
+	};
+	dlist_init(&o->node);
+	inode_pin(in);
+	cut_start(o);
+	return true;
+}
+
 void core_fallocate(struct core *c, uint64_t ino, int mode, uint64_t off,
 		    uint64_t len, bool kill, core_cb cb, void *arg)
 {

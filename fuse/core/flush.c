@@ -8,8 +8,22 @@
 void wb_op_add(struct core_inode *in, struct wb_op *op)
 {
 	op->refused = UINT64_MAX;
+	op->refused_len = 0;
 	op->err = 0;
 	dlist_add(&in->wb->ops, &op->node);
+}
+
+void wb_op_covered(struct core_inode *in, uint64_t from, uint64_t to)
+{
+	struct dlist *l, *save;
+
+	dlist_for(l, save, &in->wb->ops) {
+		struct wb_op *op = dlist_entry(l, struct wb_op, node);
+
+		if (op->kind == WB_OP_ACKED && op->off < to &&
+		    op->off + op->len > from)
+			op->through = false;
+	}
 }
 
 static void op_end(struct wb_op *op, int err)
@@ -183,6 +197,7 @@ static void refuse_through(struct wb_inode *wb, uint64_t from, uint64_t to,
 			continue; /* no memory: it stays and is sent again */
 		op->err = err;
 		op->refused = u64_min(op->refused, lo);
+		op->refused_len += hi - lo;
 	}
 }
 

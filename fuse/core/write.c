@@ -235,6 +235,8 @@ static int write_insert(struct write_req *r)
 			wbuf_write_small(&wb->buf, r->off, r->small, r->len);
 	if (err)
 		return err;
+	if (!dlist_empty(&wb->ops))
+		wb_op_covered(in, r->off, r->off + r->len);
 	if (r->off + r->len > in->attr.size)
 		in->attr.size = r->off + r->len;
 	/* In its write-back cache the kernel keeps the times and tells them. */
@@ -288,15 +290,45 @@ static void write_op_end(struct write_op *o, int err)
 	core_defer(c, &o->done);
 }
 
+static void write_undone(void *arg, int err, const struct meta_attr *a)
+{
+	struct write_op *o = arg;
+	struct core *c = o->r.c;
+
+	(void)err; /* the write's own is told */
+	(void)a;
+	core_lock(c);
+	write_op_end(o, o->err);
+	core_unlock(c);
+}
+
+/* A write that failed does not leave the file longer. Nor does it leave bytes
+ * behind the file's end, where a block was stored and one before it refused:
+ * who makes the file longer would find them. Returns whether write_undone()
+ * follows. */
+static bool write_undo(struct write_op *o)
+{
+	struct core_inode *in = o->r.in;
+	uint64_t end = o->op.off + o->op.len;
+	/* What is below its beginning others may have written meanwhile. */
+	uint64_t size = u64_max(o->size_before, o->op.refused);
+
+	if (o->size_before >= end || in->attr.size != end)
+		return false; /* it did not, or others have since */
+	if (o->op.refused_len < end - o->op.refused)
+		return cut_back(o->r.c, in, size, write_undone, o);
+	in->attr.size = size;
+	return false;
+}
+
 static void write_acked(struct wb_op *op, int err)
 {
 	struct write_op *o = container_of(op, struct write_op, op);
-	struct core_inode *in = o->r.in;
-	uint64_t end = op->off + op->len;
 
-	/* A write that failed does not leave the file longer. */
-	if (err && op->refused < UINT64_MAX && in->attr.size == end)
-		in->attr.size = u64_max(o->size_before, op->refused);
+	o->err = err;
+	/* Where others have written meanwhile, all stays. */
+	if (err && op->through && op->refused < UINT64_MAX && write_undo(o))
+		return;
 	write_op_end(o, err);
 }
 

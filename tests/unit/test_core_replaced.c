@@ -6,6 +6,7 @@
  * Method: frames are stopped at daemons in memory (tests/lib/mini_blockd.h) at
  * the moment that matters, then fail, or lose their answers.
  */
+#include "common/place.h"
 #include "fuse/core/blk_priv.h"
 #include "tests/lib/data_fix.h"
 
@@ -205,6 +206,105 @@ static void test_a_refused_write_of_its_own_bytes_leaves_nothing(void **state)
 	check_kept(d, f, p);
 }
 
+/* Answered before the older write is: it must not go with it. */
+static void test_a_refused_write_keeps_what_was_written_after_it(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct fix_call *w;
+	uint8_t p[LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 15);
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	w = d_write_start(d, f, 0, p, LEN, CORE_WRITE_DIRECT);
+	wait_until(d_held(d) == 1);
+	d_fill(p, LEN / 2, 16);
+	assert_int_equal(d_write(d, f, 0, p, LEN / 2, 0), 0);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(w, NULL), -ENOSPC);
+	check_kept(d, f, p);
+}
+
+static void test_two_writes_of_one_place_are_both_refused(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct fix_call *w[2];
+	uint8_t p[LEN];
+
+	(void)state;
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	for (uint32_t i = 0; i < 2; i++) {
+		d_fill(p, sizeof(p), 17 + i);
+		w[i] = d_write_start(d, f, 0, p, LEN, CORE_WRITE_DIRECT);
+		wait_until(d_held(d) == 1);
+	}
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(w[0], NULL), -ENOSPC);
+	assert_int_equal(fix_call_end(w[1], NULL), -ENOSPC);
+	check_kept(d, f, p);
+}
+
+/* One block is refused, the next one stored: nothing of it stays, to be found
+ * when the file is made longer. */
+static void test_a_write_refused_in_part_leaves_nothing(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f);
+	uint8_t p[2 * LEN], zero[2 * LEN] = { 0 };
+	int first = place_primary(d->f.c->blk->map, ino, 0);
+
+	(void)state;
+	d_fill(p, sizeof(p), 21);
+	assert_true(first >= 0);
+	mini_blockd_fail(d->b[first], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	assert_int_equal(d_write(d, f, DBLOCK - LEN, p, 2 * LEN,
+				 CORE_WRITE_DIRECT), -ENOSPC);
+	assert_int_equal(d_size(d, f), DBLOCK - LEN);
+	fail_all(d, 0, 0, 0);
+	assert_int_equal(d_truncate(d, f, 2 * DBLOCK), 0);
+	d_check_read(d, f, DBLOCK - LEN, zero, 2 * LEN);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_check_read(d, f, DBLOCK - LEN, zero, 2 * LEN);
+	d_check_durable(d, f, DBLOCK - LEN, zero, 2 * LEN);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+/* Its end is where the file was truncated to meanwhile. */
+static void test_a_refused_write_does_not_undo_a_truncate(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct meta_attr a;
+	struct fix_call *w;
+	uint8_t p[LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 19);
+	assert_int_equal(d_write(d, f, LEN, p, LEN, 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	w = d_write_start(d, f, 0, p, LEN, CORE_WRITE_DIRECT);
+	wait_until(d_held(d) == 1);
+	assert_int_equal(d_truncate(d, f, LEN), 0);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(w, NULL), -ENOSPC);
+	assert_int_equal(d_size(d, f), LEN);
+	fail_all(d, 0, 0, 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_int_equal(d_size(d, f), LEN);
+	assert_int_equal(mini_metad_getattr(d->f.m, core_file_ino(f), &a), 0);
+	assert_int_equal(a.size, LEN);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 /* ---- a lease that is refused ---- */
 
 /* The answer to LEASE comes last: all else of the fsync is done. */
@@ -339,6 +439,14 @@ int main(void)
 			test_a_refused_write_keeps_what_was_not_synced_before_it),
 		cmocka_unit_test(
 			test_a_refused_write_of_its_own_bytes_leaves_nothing),
+		cmocka_unit_test(
+			test_a_refused_write_keeps_what_was_written_after_it),
+		cmocka_unit_test(
+			test_two_writes_of_one_place_are_both_refused),
+		cmocka_unit_test(
+			test_a_write_refused_in_part_leaves_nothing),
+		cmocka_unit_test(
+			test_a_refused_write_does_not_undo_a_truncate),
 		cmocka_unit_test(
 			test_fsync_fails_when_the_lease_is_refused_meanwhile),
 		cmocka_unit_test(
