@@ -1,5 +1,6 @@
 /* Allocation of blocks (fallocate): BLK_ALLOC block by block, several at once,
- * then SYNC of the daemons touched. */
+ * then SYNC of the daemons touched. Under the write lease, as writing: so the
+ * units are counted also when this mount dies before it has told them. */
 #include "fuse/core/blk_priv.h"
 
 #define ALLOC_WINDOW 16u
@@ -24,6 +25,7 @@ struct alloc_op {
 	struct core_waiter wait;
 	uint64_t next; /* file offset */
 	uint32_t busy;
+	bool leased; /* durably */
 	bool syncing, again, stale_now;
 	uint32_t sync_next; /* dev index */
 	uint32_t stale;
@@ -54,7 +56,8 @@ static void alloc_heard(struct alloc_call *ac, const struct blk_reply *r)
 	if (*boot == 0)
 		*boot = r->boot_id;
 	else if (*boot != r->boot_id)
-		a->again = true;
+		/* What it had counted may be lost, or not. */
+		a->again = a->in->units_unsure = true;
 	blk_dev_heard(ac->dev, r->boot_id, r->free_units);
 }
 
@@ -79,6 +82,8 @@ static void alloc_answered(struct rpc_call *call, int status,
 		a->again = a->stale_now = true; /* a cut ran in between */
 	else if (!a->err)
 		a->err = status == -ECANCELED ? -EIO : status;
+	if (status == -ETIMEDOUT || status == -ECANCELED)
+		a->in->units_unsure = true; /* it may be done, or be yet */
 	alloc_step(a);
 	core_unlock(c);
 }
@@ -166,9 +171,13 @@ static void alloc_restart(struct alloc_op *a)
 static void alloc_end(struct alloc_op *a)
 {
 	void (*done)(void *arg, int err) = a->done;
+	struct core_inode *in = a->in;
 	void *arg = a->arg;
 	int err = a->err;
 
+	in->alloc_busy--;
+	if (!a->c->stopping)
+		ret_queue(a->c, in, RETURN_DELAY_MS);
 	free(a);
 	done(arg, err);
 }
@@ -182,6 +191,26 @@ static void alloc_learned(void *arg)
 	alloc_restart(a);
 	alloc_step(a);
 	core_unlock(c);
+}
+
+static void alloc_leased(struct core_waiter *w, int err)
+{
+	struct alloc_op *a = container_of(w, struct alloc_op, wait);
+
+	a->err = err ? err : data_check(a->c, a->in);
+	alloc_step(a);
+}
+
+/* Is the lease durable? Else alloc_leased() follows, or has been called. */
+static bool alloc_may(struct alloc_op *a)
+{
+	if (a->leased)
+		return true;
+	a->leased = true; /* when it is asked again */
+	if (a->in->lease_seq == 0)
+		return true;
+	a->wait.fn = alloc_leased;
+	return meta_durable(a->c, a->in->lease_seq, &a->wait);
 }
 
 static void alloc_waited(struct core_waiter *w, int err)
@@ -215,6 +244,8 @@ static void alloc_step(struct alloc_op *a)
 		}
 		alloc_restart(a);
 	}
+	if (!alloc_may(a))
+		return;
 	if (!a->syncing) {
 		while (a->next < a->end && a->busy < ALLOC_WINDOW && !a->err)
 			alloc_block(a);
@@ -233,8 +264,11 @@ int alloc_start(struct core *c, struct core_inode *in, uint64_t off,
 {
 	struct alloc_op *a = calloc(1, sizeof(*a));
 
-	if (!a)
+	if (!a || lease_want(c, in)) {
+		free(a);
 		return -ENOMEM;
+	}
+	in->alloc_busy++;
 	a->c = c;
 	a->in = in;
 	a->off = off;

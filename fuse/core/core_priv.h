@@ -72,6 +72,7 @@ struct core_inode {
 	 * first allocated. The daemons are asked before metad is told. */
 	bool units_unsure;
 	bool recounting;
+	uint32_t alloc_busy; /* fallocates whose units are not all known */
 	uint32_t units_version; /* grows with every answer that counts */
 	uint64_t meta_pos_seq; /* our seq of the last mutation on it */
 	uint64_t meta_need_seq; /* the same without those of times only: what
@@ -275,8 +276,9 @@ uint64_t meta_session(struct core *c);
 void ret_queue(struct core *c, struct core_inode *in, uint64_t delay_ms);
 
 /* recount.c (lock held): asks every daemon for the inode's units, which are
- * unsure, and queues the inode for return when they are known. Nothing may be
- * dirty; writes that come meanwhile make it begin again. */
+ * unsure, and queues the inode for return when they are known. Not while
+ * something is dirty, cut or allocated; what comes meanwhile makes it begin
+ * again. */
 void recount_start(struct core *c, struct core_inode *in);
 
 /* Asks for the write lease if it is not held. Lock held. Puts META_LEASE into

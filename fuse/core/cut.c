@@ -34,9 +34,8 @@ struct cut_op {
 	struct wire_out call_out;
 	bool ahead; /* applied and answered before metad knows */
 	int64_t mtime_ns; /* given then */
-	uint64_t size_now; /* before the cut */
-	uint64_t size; /* after the cut */
-	int64_t units_delta; /* ours that metad had not been told */
+	uint64_t size_now; /* truncate: before the cut */
+	uint64_t size; /* and after it */
 	int err;
 	struct meta_attr attr;
 };
@@ -192,7 +191,8 @@ static int cut_apply(struct cut_op *o, const struct meta_attr *a)
 {
 	struct core *c = o->c;
 	struct core_inode *in = o->in;
-	int64_t units = (int64_t)a->units + o->units_delta;
+	/* and ours that metad has not been told */
+	int64_t units = (int64_t)a->units + in->units_delta;
 	int err = 0;
 
 	inode_merge(c, in, a, NULL);
@@ -207,7 +207,8 @@ static int cut_apply(struct cut_op *o, const struct meta_attr *a)
 			in->attr.ctime_ns = a->ctime_ns;
 		return 0;
 	}
-	in->attr.size = o->size;
+	if (o->truncate)
+		in->attr.size = o->size;
 	in->attr.mtime_ns = a->mtime_ns;
 	in->attr.ctime_ns = a->ctime_ns;
 	if (in->wb)
@@ -251,6 +252,9 @@ static void cut_answered(struct meta_call *mc, int err, const uint8_t *body,
 	if (err && o->ahead)
 		ahead_failed(in, err);
 	inode_pin(in);
+	/* Who looks for cuts under way must not wait for the allocation: with
+	 * the cut's end nobody wakes him. */
+	dlist_del(&o->node);
 	if (!err && !o->truncate && (o->mode & FALLOC_FL_ZERO_RANGE))
 		cut_alloc(o);
 	else
@@ -328,12 +332,13 @@ static void cut_send(struct cut_op *o)
 {
 	struct core *c = o->c;
 	struct core_inode *in = o->in;
+	/* Allocation that ended meanwhile may have made the file longer. */
 	struct meta_cut m = {
 		.ino = in->ino,
 		.from = cut_from(o),
 		.to = cut_to(o),
-		.size_now = o->size_now,
-		.size = o->size,
+		.size_now = o->truncate ? o->size_now : in->attr.size,
+		.size = o->truncate ? o->size : in->attr.size,
 		.flags = o->killpriv ? META_CUT_KILLPRIV : 0,
 	};
 	struct meta_call *mc = cut_call(o);
@@ -349,7 +354,6 @@ static void cut_send(struct cut_op *o)
 	meta_cut_encode(&o->call_out, &m);
 	mc->done = cut_answered;
 	mc->arg = o;
-	o->units_delta = in->units_delta;
 	meta_call_queue(mc, &o->call_out);
 	inode_mutated(in, mc->seq);
 }
@@ -366,6 +370,9 @@ static void cut_begin(struct cut_op *o)
 	struct core_inode *in = o->in;
 
 	in->cut_busy = 1;
+	/* Nobody knows whether it cuts what is being allocated. */
+	if (in->alloc_busy > 0)
+		in->units_unsure = true;
 	dlist_add(&o->c->blk->cuts, &o->node);
 	if (!o->ahead)
 		o->size_now = in->attr.size;
@@ -490,7 +497,6 @@ static void truncate_go(struct cut_op *o)
 
 static void fallocate_go(struct cut_op *o)
 {
-	o->size = o->in->attr.size;
 	if (o->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		cut_begin(o);
 	else

@@ -22,6 +22,11 @@ struct recount {
 	struct recount_part parts[];
 };
 
+static bool units_settled(const struct core_inode *in)
+{
+	return wb_inode_clean(in) && !in->cut_busy && in->alloc_busy == 0;
+}
+
 static void recount_end(struct recount *op)
 {
 	struct core *c = op->c;
@@ -30,8 +35,10 @@ static void recount_end(struct recount *op)
 	core_lock(c);
 	in->recounting = false;
 	/* Else something was written meanwhile: it becomes clean again, and
-	 * then this is done anew. */
-	if (!op->failed && in->units_version == op->version) {
+	 * then this is done anew. A daemon may have counted what it has not
+	 * answered yet, and the answer counts it, too. */
+	if (!op->failed && in->units_version == op->version &&
+	    units_settled(in)) {
 		wb_units_add(in, (int64_t)(op->units - in->attr.units));
 		in->units_unsure = false;
 	}
@@ -96,8 +103,10 @@ void recount_start(struct core *c, struct core_inode *in)
 	struct recount *op =
 		calloc(1, sizeof(*op) + count * sizeof(op->parts[0]));
 
-	if (!op || count == 0) {
-		free(op); /* the lease stays until it goes better */
+	if (!op || count == 0 || !units_settled(in)) {
+		/* The lease stays until it goes better. Whatever is under way
+		 * queues the inode when it ends. */
+		free(op);
 		return;
 	}
 	op->c = c;

@@ -213,6 +213,128 @@ static void test_fallocate_reserves_and_survives_a_restart(void **state)
 	dfix_stop(d);
 }
 
+static struct fix_call *fallocate_start(struct dfix *d, struct core_file *f,
+					int mode, uint64_t off, uint64_t len)
+{
+	struct fix_call *k = fix_call_new();
+
+	core_fallocate(d->f.c, core_file_ino(f), mode, off, len, false, on_err,
+		       k);
+	return k;
+}
+
+/* One that no lease came with. */
+static struct core_file *open_old(struct dfix *d, const char *name)
+{
+	struct core_file *f = NULL;
+	struct meta_attr a;
+
+	assert_int_equal(op_mkfile(&d->f, ROOT_INO, name, &a), 0);
+	assert_int_equal(op_fsync_dir(&d->f), 0);
+	assert_int_equal(op_open(&d->f, a.ino, O_RDWR, &f), 0);
+	return f;
+}
+
+/* What the daemons, metad and this mount say is the same. */
+static bool units_agree(struct dfix *d, uint64_t ino, uint64_t *ret)
+{
+	struct meta_attr a, b;
+
+	*ret = 0;
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		*ret += mini_blockd_units(d->b[i], ino);
+	assert_int_equal(mini_metad_getattr(d->f.m, ino, &a), 0);
+	assert_int_equal(op_getattr(&d->f, ino, &b), 0);
+	return a.units == *ret && b.units == *ret;
+}
+
+static void test_metad_hears_of_units_allocated_in_an_old_file(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = open_old(d, "f");
+	uint64_t units;
+
+	(void)state;
+	assert_int_equal(d_fallocate(d, f, FALLOC_FL_KEEP_SIZE, 0, 3 * MIB),
+			 0);
+	wait_until(units_agree(d, core_file_ino(f), &units));
+	assert_int_equal(units, 768);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+/* A crash of everything must not leave units that nobody counts. */
+static void test_units_are_allocated_only_under_a_durable_lease(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = open_old(d, "f");
+	struct fix_call *k;
+
+	(void)state;
+	mini_metad_hold_durable(d->f.m, true);
+	k = fallocate_start(d, f, 0, 0, MIB);
+	wait_until(mini_metad_executed(d->f.m, WIRE_OP_META_LEASE) == 1);
+	assert_false(fix_call_wait(k, 100));
+	assert_int_equal(d_received(d, WIRE_OP_BLK_ALLOC), 0);
+	mini_metad_hold_durable(d->f.m, false);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+/* Zeroing cuts, then allocates, which a sync need not wait for. */
+static void test_a_sync_while_zeroed_blocks_are_allocated_ends(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[8192], zero[8192] = { 0 };
+	struct fix_call *k;
+
+	(void)state;
+	d_fill(p, sizeof(p), 48);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_hold(d, WIRE_OP_BLK_ALLOC, true);
+	k = fallocate_start(d, f, FALLOC_FL_ZERO_RANGE, 0, sizeof(p));
+	wait_until(d_held(d) == 1);
+	assert_int_equal(d_sync(d), 0);
+	assert_false(fix_call_wait(k, 1));
+	d_hold(d, WIRE_OP_BLK_ALLOC, false);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	d_check_read(d, f, 0, zero, sizeof(zero));
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+/* The punch is on its way when the allocation makes the file longer; and
+ * nobody can say what of the units that are being allocated it takes. */
+static void test_a_punch_during_an_allocation_keeps_size_and_count(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f), units;
+	struct fix_call *a, *p;
+
+	(void)state;
+	d_hold(d, WIRE_OP_BLK_SYNC, true);
+	a = fallocate_start(d, f, 0, 0, 4 * MIB);
+	wait_until(d_held(d) == DFIX_BLOCKDS);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, true);
+	p = fallocate_start(d, f, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+			    MIB);
+	wait_until(mini_metad_executed(d->f.m, WIRE_OP_META_CUT) == 1);
+	d_hold(d, WIRE_OP_BLK_SYNC, false);
+	assert_int_equal(fix_call_end(a, NULL), 0);
+	assert_int_equal(d_size(d, f), 4 * MIB);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, false);
+	assert_int_equal(fix_call_end(p, NULL), 0);
+	assert_int_equal(d_size(d, f), 4 * MIB);
+	wait_until(units_agree(d, ino, &units));
+	assert_int_equal(units, 768);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static void test_seek_finds_data_and_holes_buffered_or_not(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
@@ -255,6 +377,14 @@ int main(void)
 			test_a_truncate_that_clears_setid_waits_for_metad),
 		cmocka_unit_test(
 			test_fallocate_reserves_and_survives_a_restart),
+		cmocka_unit_test(
+			test_metad_hears_of_units_allocated_in_an_old_file),
+		cmocka_unit_test(
+			test_units_are_allocated_only_under_a_durable_lease),
+		cmocka_unit_test(
+			test_a_sync_while_zeroed_blocks_are_allocated_ends),
+		cmocka_unit_test(
+			test_a_punch_during_an_allocation_keeps_size_and_count),
 		cmocka_unit_test(
 			test_seek_finds_data_and_holes_buffered_or_not),
 	};

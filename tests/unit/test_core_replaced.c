@@ -422,6 +422,49 @@ static void test_a_write_during_the_count_has_it_begin_again(void **state)
 	dfix_stop(d);
 }
 
+static bool recounting(struct dfix *d, uint64_t ino)
+{
+	const struct core_inode *in;
+	bool yes;
+
+	core_lock(d->f.c);
+	in = inode_find(d->f.c, ino);
+	yes = in && in->recounting;
+	core_unlock(d->f.c);
+	return yes;
+}
+
+/* The daemon has executed it, so it counts; the answer counts it, too. */
+static void test_a_write_not_answered_during_the_count_has_it_begin_again(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f);
+	struct fix_call *w;
+	uint8_t p[2 * LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 20);
+	lose_all(d, WIRE_OP_BLK_WRITE, 1);
+	d_hold(d, WIRE_OP_BLK_END, true);
+	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	lose_all(d, 0, 0);
+	wait_until(d_held(d) == DFIX_BLOCKDS);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	w = d_write_start(d, f, LEN, p + LEN, LEN, CORE_WRITE_DIRECT);
+	wait_until(d_executed(d, WIRE_OP_BLK_WRITE) == 3);
+	d_hold(d, WIRE_OP_BLK_END, false);
+	wait_until(!recounting(d, ino));
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(w, NULL), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	check_units(d, ino, 2 * LEN / UNIT_SIZE);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -457,6 +500,8 @@ int main(void)
 			test_metad_hears_the_units_of_a_reservation_sent_twice),
 		cmocka_unit_test(
 			test_a_write_during_the_count_has_it_begin_again),
+		cmocka_unit_test(
+			test_a_write_not_answered_during_the_count_has_it_begin_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
