@@ -227,6 +227,9 @@ void wb_step(struct core *c, struct core_inode *in, uint64_t from, uint64_t to);
 /* A daemon refused content of [from, to). */
 void wb_refused(struct core *c, struct core_inode *in, uint64_t from,
 		uint64_t to, int err);
+/* Nothing of @in may be sent, and a soft mount waits no longer: who waits is
+ * told; the content stays, and is tried again. */
+void wb_held_up(struct core *c, struct core_inode *in, int err);
 void wb_dirtied(struct core *c, struct core_inode *in);
 /* Sends everything of @in; content that is refused at once may leave it
  * clean. */

@@ -211,8 +211,9 @@ static bool dirty_in(const struct wbuf *b, uint64_t from, uint64_t to)
 	return false;
 }
 
-void wb_refused(struct core *c, struct core_inode *in, uint64_t from,
-		uint64_t to, int err)
+/* @drop: what is refused is given up, and with it the file. */
+static void refuse(struct core *c, struct core_inode *in, uint64_t from,
+		   uint64_t to, int err, bool drop)
 {
 	struct wb_inode *wb = in->wb;
 	struct dlist *l, *save;
@@ -226,8 +227,7 @@ void wb_refused(struct core *c, struct core_inode *in, uint64_t from,
 	in->error_count++;
 	wb->last_error = err;
 	wb->reflush = false;
-	if (err == -ETIMEDOUT) {
-		/* A soft mount gives up: the file is bad until truncated. */
+	if (drop) {
 		in->bad = true;
 		(void)wbuf_cut(&wb->buf, from, to);
 	}
@@ -245,6 +245,18 @@ void wb_refused(struct core *c, struct core_inode *in, uint64_t from,
 		wb->dirty_ms = core_now_ms() + WB_RETRY_MS;
 		dlist_add(&c->blk->dirty, &wb->dirty_node);
 	}
+}
+
+void wb_refused(struct core *c, struct core_inode *in, uint64_t from,
+		uint64_t to, int err)
+{
+	/* A soft mount gives up: the file is bad until truncated. */
+	refuse(c, in, from, to, err, err == -ETIMEDOUT);
+}
+
+void wb_held_up(struct core *c, struct core_inode *in, int err)
+{
+	refuse(c, in, 0, UINT64_MAX, err, false);
 }
 
 /* ---- memory bound ---- */

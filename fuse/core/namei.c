@@ -194,8 +194,13 @@ static int create_take(struct meta_call *mc, const uint8_t *body, uint32_t len,
 		ci->meta_pos_seq = ci->meta_need_seq = 0;
 	inode_mutated(ci, mc->seq);
 	inode_merge(c, ci, a, a);
-	if ((req.flags & META_CREATE_LEASE) && S_ISREG(a->mode))
+	if ((req.flags & META_CREATE_LEASE) && S_ISREG(a->mode) &&
+	    !ci->leased) {
 		ci->leased = true;
+		/* What is left of a new inode is swept; of an old one only the
+		 * lease tells that there may be something. */
+		ci->lease_seq = reply.existed ? mc->seq : 0;
+	}
 	if (req.flags & META_CREATE_TMPFILE)
 		ci->orphan = true;
 	*ret = ci;

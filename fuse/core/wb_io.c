@@ -88,6 +88,9 @@ static void lease_durable(struct core_waiter *w, int err)
 			wb->dirty_ms = 0; /* due */
 			wb_step(c, in, 0, UINT64_MAX);
 			flusher_kick(c);
+		} else if (err == -ETIMEDOUT) {
+			wb_held_up(c, in, err);
+			wb_step(c, in, 0, UINT64_MAX);
 		}
 	}
 	inode_unpin(c, in);

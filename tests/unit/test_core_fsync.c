@@ -5,6 +5,7 @@
  */
 #include "tests/lib/data_fix.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <unistd.h>
@@ -83,6 +84,59 @@ static void test_a_name_is_taken_over_only_by_durable_bytes(void **state)
 	dfix_stop(d);
 }
 
+/* "f" is there: opening it with O_CREAT takes the lease, no more. */
+static void test_an_old_file_is_written_only_under_a_durable_lease(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f;
+	struct meta_attr a;
+	struct fix_call *k;
+
+	(void)state;
+	assert_int_equal(op_mkfile(&d->f, ROOT_INO, "f", &a), 0);
+	assert_int_equal(op_fsync_dir(&d->f), 0);
+	mini_metad_hold_durable(d->f.m, true);
+	f = d_create(d, "f");
+	assert_int_equal(core_file_ino(f), a.ino);
+	k = d_write_start(d, f, 0, "new", 3, CORE_WRITE_DIRECT);
+	assert_false(fix_call_wait(k, 100));
+	assert_int_equal(d_received(d, WIRE_OP_BLK_WRITE), 0);
+	mini_metad_hold_durable(d->f.m, false);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+/* Not even sent, since metad does not say that the lease is durable. */
+static void test_a_soft_fsync_does_not_wait_for_a_lease_for_ever(void **state)
+{
+	struct dfix *d = dfix_new(&(struct dfix_options){
+		.timeout_ms = 500, .flush_age_ms = 200 });
+	struct core_file *f;
+	struct meta_attr a;
+	struct fix_call *k;
+
+	(void)state;
+	assert_int_equal(op_mkfile(&d->f, ROOT_INO, "f", &a), 0);
+	assert_int_equal(op_fsync_dir(&d->f), 0);
+	assert_int_equal(op_open(&d->f, a.ino, O_RDWR, &f), 0);
+	mini_metad_hold_durable(d->f.m, true);
+	assert_int_equal(d_write(d, f, 0, "new", 3, 0), 0);
+	assert_int_equal(d_fsync(d, f), -ETIMEDOUT);
+	k = d_write_start(d, f, 3, "old", 3, CORE_WRITE_DIRECT);
+	assert_int_equal(fix_call_end(k, NULL), -ETIMEDOUT);
+	assert_int_equal(d_received(d, WIRE_OP_BLK_WRITE), 0);
+	/* Nothing is lost, and the error is told once. */
+	assert_int_not_equal(core_flush_error(d->f.c, f), 0);
+	mini_metad_hold_durable(d->f.m, false);
+	wait_until(d_executed(d, WIRE_OP_BLK_SYNC) > 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_check_durable(d, f, 0, "new", 3);
+	assert_int_equal(d_size(d, f), 3);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static int64_t mtime_at_metad(struct dfix *d, uint64_t ino)
 {
 	struct meta_attr a;
@@ -130,6 +184,10 @@ int main(void)
 			test_fsync_waits_again_when_metad_forgot_the_name),
 		cmocka_unit_test(
 			test_a_name_is_taken_over_only_by_durable_bytes),
+		cmocka_unit_test(
+			test_an_old_file_is_written_only_under_a_durable_lease),
+		cmocka_unit_test(
+			test_a_soft_fsync_does_not_wait_for_a_lease_for_ever),
 		cmocka_unit_test(test_times_of_a_written_file_are_told_later),
 	};
 
