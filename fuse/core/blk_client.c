@@ -131,6 +131,7 @@ static void dev_stat_send(struct blk_dev *d)
 void blk_queue(struct blk_dev *d, struct rpc_call *call)
 {
 	struct blk_client *b = d->c->blk;
+	int status;
 
 	pthread_rwlock_rdlock(&b->peers_lock);
 	if (d->peer && !d->c->freeing) {
@@ -138,8 +139,11 @@ void blk_queue(struct blk_dev *d, struct rpc_call *call)
 		pthread_rwlock_unlock(&b->peers_lock);
 		return;
 	}
+	/* With a name that nobody knows there never was a peer: trying again
+	 * would come back here at once, and again. */
+	status = b->closed || d->c->freeing ? -ECANCELED : -EHOSTUNREACH;
 	pthread_rwlock_unlock(&b->peers_lock);
-	call->cb(call, -ECANCELED, NULL);
+	call->cb(call, status, NULL);
 }
 
 void blk_kick(struct blk_dev *d)
@@ -340,6 +344,7 @@ static void peers_close(struct blk_client *b)
 		pthread_rwlock_wrlock(&b->peers_lock);
 		old = d->peer;
 		d->peer = NULL;
+		b->closed = true;
 		pthread_rwlock_unlock(&b->peers_lock);
 		if (old)
 			rpc_peer_close(old);

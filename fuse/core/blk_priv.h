@@ -21,6 +21,9 @@
 #define RETURN_DELAY_MS 500u
 /* SYNC of all at a daemon when this share of the bound is unsynced there. */
 #define WB_SYNC_SHARE 4u
+/* Buffers of clean files that are open for writing are kept for the next write,
+ * up to this share: any number of files may be open. */
+#define WB_KEPT_SHARE 8u
 /* Answers with wrong checksums before a read fails. */
 #define READ_BAD_MAX 3u
 /* -ESTALE answers (a cut ran ahead of us) before an operation fails. */
@@ -66,7 +69,9 @@ struct blk_client {
 	/* Held for reading from the look at dev->peer until the send is done,
 	 * so that a peer is not closed and freed in between. A leaf. */
 	pthread_rwlock_t peers_lock;
+	bool closed; /* peers_lock: all are, for good */
 	struct wbuf_mem mem;
+	uint64_t wb_count; /* inodes with a wb_inode */
 	uint64_t clock; /* orders acknowledgements and SYNCs */
 	uint64_t mark;
 	struct dlist unclean; /* wb_inode.unclean_node */
@@ -169,7 +174,7 @@ struct wb_send {
 struct blk_dev *blk_dev_of(struct core *c, uint64_t ino, uint64_t index,
 			   int *err);
 /* Queues / kicks without the lock. A closed peer answers -ECANCELED at once,
- * from inside. */
+ * from inside, and one whose address is not known -EHOSTUNREACH. */
 void blk_queue(struct blk_dev *d, struct rpc_call *call);
 void blk_kick(struct blk_dev *d);
 void blk_send(struct blk_dev *d, struct rpc_call *call);

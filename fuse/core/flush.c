@@ -97,6 +97,19 @@ static void op_step(struct core *c, struct core_inode *in, struct wb_op *op)
 
 static void wb_release(struct core *c, struct core_inode *in);
 
+/* Shall a clean buffer stay? */
+static bool wb_keep(const struct core *c, const struct core_inode *in)
+{
+	const struct wb_inode *wb = in->wb;
+	uint64_t kept = c->blk->wb_count * sizeof(*wb);
+
+	if (wb->last_error || !dlist_empty(&wb->ops) ||
+	    !dlist_empty(&wb->syncs))
+		return true;
+	return in->write_open_count > 0 &&
+	       kept <= c->opt.wb_bytes_max / WB_KEPT_SHARE;
+}
+
 static void became_clean(struct core *c, struct core_inode *in)
 {
 	struct wb_inode *wb = in->wb;
@@ -110,8 +123,7 @@ static void became_clean(struct core *c, struct core_inode *in)
 			ret_queue(c, in, RETURN_DELAY_MS);
 		inode_unpin(c, in); /* the caller has another */
 	}
-	if (in->write_open_count == 0 && wb->last_error == 0 &&
-	    dlist_empty(&wb->ops) && dlist_empty(&wb->syncs))
+	if (!wb_keep(c, in))
 		wb_release(c, in);
 }
 
@@ -476,6 +488,7 @@ static void wb_release(struct core *c, struct core_inode *in)
 	wbuf_fini(&wb->buf);
 	free(wb);
 	c->blk->mem.bytes -= sizeof(*wb);
+	c->blk->wb_count--;
 }
 
 void wb_inode_free(struct core *c, struct core_inode *in)

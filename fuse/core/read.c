@@ -62,6 +62,7 @@ static void read_release(struct read_op *op)
 		if (p->pf)
 			pf_put(op->c, p->pf, p->len);
 	}
+	wb_wake(op->c); /* writers may have waited for it */
 }
 
 static void read_clear(struct read_op *op)

@@ -57,6 +57,7 @@ struct wb_inode *wb_get(struct core *c, struct core_inode *in)
 	dlist_init(&wb->ops);
 	dlist_init(&wb->syncs);
 	c->blk->mem.bytes += sizeof(*wb);
+	c->blk->wb_count++;
 	in->wb = wb;
 	return wb;
 }
