@@ -21,8 +21,8 @@
 static void test_any_number_of_files_may_be_open_for_writing(void **state)
 {
 	struct dfix *d = dfix_new(&(struct dfix_options){
-		.wb_bytes_max = 64 * KIB });
-	struct core_file *f[800];
+		.wb_bytes_max = 8 * KIB });
+	struct core_file *f[60];
 
 	(void)state;
 	for (uint32_t i = 0; i < array_count(f); i++) {
