@@ -297,6 +297,23 @@ static int replay_all(struct replay *r)
 	return n;
 }
 
+/* The last record may be one whose write, or its flush, was cut off or failed:
+ * read from the disk's cache, and not on the disk. From now on it counts as
+ * durable, and units are overwritten in place because of it. */
+static int replayed_sync(struct replay *r)
+{
+	struct store *s = r->s;
+	int err;
+
+	if (s->seq == s->tail_seq || s->o.read_only)
+		return 0;
+	err = s->dev->vt->sync_now(s->dev, s->journal_file);
+	if (err != 0)
+		(void)snprintf(r->why, r->why_size, "%s/journal: cannot be "
+			       "flushed: %s", s->dir, strerror(-err));
+	return err;
+}
+
 static int replay(struct replay *r)
 {
 	struct store *s = r->s;
@@ -317,7 +334,7 @@ static int replay(struct replay *r)
 		return -ENOMEM;
 	err = replay_all(r);
 	mem_free(r->win);
-	return err;
+	return err != 0 ? err : replayed_sync(r);
 }
 
 /* ---- segments and the allocator ---- */
@@ -455,12 +472,16 @@ static int take_index(struct replay *rp)
 		return err;
 	while ((n = index_walk_next(s->index, &key, &val, &len)) == 1) {
 		n = image_decode(&key, val, len, &m);
-		if (n == 0 && block_find(s, key.ino, key.index) != NULL) {
+		if (n != 0)
+			break;
+		/* Of a checkpoint that was cut off, it may be newer than all
+		 * that records say, of blocks in memory, too: a change that
+		 * got a number below it would be taken for an old one. */
+		s->version = u64_max(s->version, m.version);
+		if (block_find(s, key.ino, key.index) != NULL)
 			n = image_named(rp, &m);
-		} else if (n == 0) {
-			s->version = u64_max(s->version, m.version);
+		else
 			n = image_take(s, &key, &m, rp->why, rp->why_size);
-		}
 		if (n != 0)
 			break;
 	}
