@@ -25,9 +25,10 @@ static bool due(const struct store *s)
 	uint64_t size = s->super.journal_bytes;
 
 	/* Free units that wait are worth one when space gets tight; who needs
-	 * them asks. Here: journal, buffers, block objects. */
+	 * them asks. Here: journal, buffers, block objects, cuts. */
 	return journal_used(s) > size / 2 ||
 	       s->ubuf_used - s->ubuf_clean > s->ubuf_limit / 2 ||
+	       s->cut_count > CKPT_CUTS_MAX ||
 	       s->dirty_blocks >
 	       s->o.object_bytes / OBJECT_BYTES_TYPICAL / 2;
 }

@@ -246,6 +246,9 @@ static bool block_put_changes(struct store *s, struct block *b)
 
 static void put_cuts(struct store *s)
 {
+	/* Those that wait for a checkpoint may be many. */
+	if (s->commit.cuts_armed == 0)
+		return;
 	for (struct slist *e = s->cuts.next; e != &s->cuts; e = e->next) {
 		struct cut *cut = container_of(e, struct cut, in_store);
 

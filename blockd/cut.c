@@ -382,6 +382,8 @@ static void alloc_claim(struct op *op)
 		holes += b->m.loc[u] == LOC_HOLE;
 	if (err == 0)
 		err = space_ask(s, op, holes, 0);
+	if (err == SPACE_OK && holes > 0)
+		err = memory_ask(s, 0);
 	if (err == SPACE_WAIT) {
 		op_wait_space(op, alloc_claim);
 		return;

@@ -103,6 +103,8 @@ void read_inner(struct op *op);
 /* A write inside a cut, which is behind the gate already. */
 void write_inner(struct op *op, struct inode *in);
 void op_wait_space(struct op *op, void (*run)(struct op *op));
+/* May an op change a block and take @ubufs buffers? As space_ask(). */
+int memory_ask(struct store *s, uint32_t ubufs);
 
 /* Reads/writes through the dev, counted in op->pending; @done as dev's. */
 void op_io(struct op *op, struct dev_io *io);

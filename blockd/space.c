@@ -337,6 +337,23 @@ int space_ask(struct store *s, struct op *op, uint64_t holes, uint64_t temp)
 	return SPACE_WAIT;
 }
 
+/* Blocks in memory pass their bound only because they are dirty. */
+static bool objects_full(struct store *s)
+{
+	return !block_room(s) && s->dirty_blocks > DIRTY_BLOCKS_WAIT;
+}
+
+int memory_ask(struct store *s, uint32_t ubufs)
+{
+	if (ubuf_can(s, ubufs) && !objects_full(s))
+		return SPACE_OK;
+	/* An index without room on the disk holds every checkpoint up. */
+	if (s->ckpt.full)
+		return -ENOSPC;
+	ckpt_request(s);
+	return SPACE_WAIT;
+}
+
 bool run_list_add(struct run_list *l, uint32_t loc, uint32_t count)
 {
 	struct extent_run *last = l->count > 0 ? &l->runs[l->count - 1] : NULL;

@@ -47,6 +47,7 @@
 #define CKPT_IO_DEPTH 16u
 #define CKPT_VALUES_MAX (2u << 20)
 #define CKPT_PUTS_MAX 4096u
+#define CKPT_CUTS_MAX 32768u /* that wait; 10 MiB with their inodes */
 #define CKPT_SLICE_BLOCKS 64u
 #define CKPT_IDLE_MS 3000u
 #define CKPT_AGE_MS 30000u

@@ -117,8 +117,23 @@ static void write_start(struct op *op)
 		write_claim(op);
 }
 
-/* What a small unit needs promised before it may be changed. */
-static void unit_need(struct op *op, uint32_t u, uint64_t *holes,
+/* A part of the unit is kept, which only the disk has. */
+static bool needs_old(const struct op *op, uint32_t u)
+{
+	return !is_whole(&op->u.w, u) && loc_is_disk(op->b->m.loc[u]) &&
+	       block_ubuf(op->s, op->b, u) == NULL;
+}
+
+static bool waits_for_io(const struct op *op)
+{
+	return op->u.w.mid_first < op->u.w.mid_last ||
+	       needs_old(op, op->first) || needs_old(op, op->last - 1);
+}
+
+/* What a unit needs promised before it may be changed. @later: after I/O, when
+ * a checkpoint may have taken its buffer, with the promise or the right to be
+ * overwritten in place. */
+static void unit_need(struct op *op, uint32_t u, bool later, uint64_t *holes,
 		      uint64_t *temp)
 {
 	struct ubuf *ub = block_ubuf(op->s, op->b, u);
@@ -133,8 +148,9 @@ static void unit_need(struct op *op, uint32_t u, uint64_t *holes,
 	}
 	if (loc == LOC_HOLE)
 		(*holes)++;
-	else if (loc_is_disk(loc) &&
-		 (ub == NULL || (!ub->reserved && !ub->in_journal)))
+	else if (later ? loc != LOC_UNWRITTEN :
+			 loc_is_disk(loc) &&
+			 (ub == NULL || (!ub->reserved && !ub->in_journal)))
 		(*temp)++;
 }
 
@@ -241,30 +257,23 @@ static void claim_ubufs(struct op *op)
 	}
 }
 
-/* Blocks in memory pass their bound only because they are dirty. */
-static bool objects_full(struct store *s)
-{
-	return !block_room(s) && s->dirty_blocks > DIRTY_BLOCKS_WAIT;
-}
-
 /* In the block's order: take space and buffers, or wait. */
 static void write_claim(struct op *op)
 {
 	struct store *s = op->s;
 	uint64_t holes = 0, temp = 0;
 	uint32_t small = 0;
+	bool later = waits_for_io(op);
 	int err = check(op);
 
 	for (uint32_t u = op->first; u < op->last && err == 0; u++) {
-		unit_need(op, u, &holes, &temp);
+		unit_need(op, u, later, &holes, &temp);
 		small += is_small(&op->u.w, u);
 	}
 	if (err == 0)
 		err = space_ask(s, op, holes, temp);
-	if (err == SPACE_OK && (!ubuf_can(s, small) || objects_full(s))) {
-		ckpt_request(s);
-		err = SPACE_WAIT;
-	}
+	if (err == SPACE_OK)
+		err = memory_ask(s, small);
 	if (err == SPACE_WAIT) {
 		op_wait_space(op, write_claim);
 		return;
@@ -329,8 +338,7 @@ static void old_units(struct op *op)
 		struct segment *seg;
 		struct dev_io *io;
 
-		if (is_whole(&op->u.w, u) || !loc_is_disk(loc) ||
-		    block_ubuf(s, op->b, u) != NULL)
+		if (!needs_old(op, u))
 			continue;
 		io = io_slot(op);
 		seg = s->segs[loc >> SEG_SHIFT];

@@ -345,6 +345,48 @@ static void a_full_disk_holds_the_index_up_and_no_more(void **state)
 	read_same(12, 0);
 }
 
+/* What waits for buffers would wait for ever, and its connection with it. */
+static void without_room_for_the_index_buffers_end_too(void **state)
+{
+	struct store_req r = { .done = took };
+	struct blk_write w = { .ino = 10, .len = 4096, .block_log2 = 20,
+			       .mtime_ns = 1 };
+	struct blk_alloc a = { .ino = 10, .index = 5, .len = 4096,
+			       .block_log2 = 20 };
+	uint8_t sums[4];
+	uint32_t count;
+
+	(void)state;
+	close_store();
+	o.cache_bytes = 1u << 20;
+	no_room = true;
+	open_store();
+	w.sums = (struct wire_str){ sums, 4 };
+	for (count = 0; count < 1000; count++) {
+		w.index = count / 256;
+		w.off = count % 256 * 4096;
+		crc32c_sums(w.off, data + w.off, 4096, sums);
+		busy++;
+		store_write(s, &r, &w, data + w.off);
+		for (int i = 0; i < 50 && busy > 0; i++)
+			(void)file_dev_run(f, 100);
+		assert_int_equal(busy, 0); /* answered */
+		if (last_err != 0)
+			break;
+	}
+	assert_int_equal(last_err, -ENOSPC);
+	assert_true(count >= 128 && count <= 256);
+	/* Reserving needs no buffer. */
+	busy++;
+	store_alloc(s, &r, &a);
+	wait_all();
+	assert_int_equal(last_err, 0);
+	no_room = false;
+	for (int i = 0; i < 100 && write_small(11, 0) != 0; i++)
+		(void)file_dev_run(f, 100);
+	assert_int_equal(last_err, 0);
+}
+
 static bool has_segment(uint32_t i)
 {
 	char path[128];
@@ -400,6 +442,9 @@ int main(void)
 			setup_small_segments, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_full_disk_holds_the_index_up_and_no_more, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(
+			without_room_for_the_index_buffers_end_too, setup,
 			teardown),
 		cmocka_unit_test_setup_teardown(an_idle_store_comes_to_rest,
 						setup, teardown),

@@ -1,0 +1,168 @@
+/* The block store on a fake disk: space that was promised is there, and memory
+ * keeps its bounds, whatever comes at once.
+ */
+#include "tests/lib/store_fix.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "blockd/store_priv.h"
+#include "common/crc32c.h"
+#include "tests/lib/store_audit.h"
+
+#define MIB (1u << 20)
+#define BLOCK STORE_FIX_BLOCK
+#define MANY 40u
+
+struct call {
+	struct store_req r;
+	bool done;
+	int err;
+	uint8_t sums[BLOCK / UNIT_SIZE * 4];
+};
+
+static void called(struct store_req *r, int err)
+{
+	struct call *c = container_of(r, struct call, r);
+
+	assert_false(c->done);
+	c->done = true;
+	c->err = err;
+}
+
+static void checkpoint(struct store_box *b)
+{
+	fake_dev_advance(b->f, CKPT_AGE_MS);
+	ckpt_tick(b->s);
+	while (!store_clean(b->s) && b->s->error == 0)
+		assert_true(fake_dev_step(b->f));
+}
+
+static void write_begin(struct store_box *b, struct call *c, uint64_t index,
+			uint32_t len)
+{
+	struct blk_write w = { .ino = 10, .index = index, .len = len,
+			       .block_log2 = STORE_BOX_LOG2, .mtime_ns = 5,
+			       .sums = { c->sums,
+					 crc32c_piece_count(0, len) * 4 } };
+
+	*c = (struct call){ .r.done = called };
+	crc32c_sums(0, store_fix_pattern, len, c->sums);
+	store_write(b->s, &c->r, &w, store_fix_pattern);
+}
+
+/* Fills the store but for what only overwriting may use. */
+static uint32_t fill(struct store_box *b)
+{
+	uint32_t count = 0;
+	int err = 0;
+
+	while (err == 0) {
+		err = store_box_write(b, 10, count, 0, 0, store_fix_pattern,
+				      BLOCK, false);
+		count += err == 0;
+	}
+	assert_int_equal(err, -ENOSPC);
+	assert_int_equal(store_box_sync(b, 0), 0);
+	store_box_settle(b);
+	return count;
+}
+
+/* Units in the journal may be overwritten in place; a checkpoint that takes
+ * them while a write reads what else it needs ends that. */
+static void a_checkpoint_under_a_write_takes_no_promise_away(void **state)
+{
+	struct store_box *b = *state;
+	static struct call calls[MANY];
+	const uint32_t len = 14 * UNIT_SIZE + 100;
+
+	store_box_fini(b);
+	store_box_init(b, 1, 16 * MIB, 16 * MIB, 16 * MIB);
+	assert_true(fill(b) > MANY);
+	for (uint32_t i = 0; i < MANY; i++)
+		assert_int_equal(store_box_write(b, 10, i, 0, 0,
+						 store_fix_pattern,
+						 14 * UNIT_SIZE, true), 0);
+	fake_dev_hold_reads(b->f, true);
+	for (uint32_t i = 0; i < MANY; i++)
+		write_begin(b, &calls[i], i, len);
+	checkpoint(b);
+	fake_dev_hold_reads(b->f, false);
+	store_box_settle(b);
+	checkpoint(b);
+	store_box_settle(b);
+	assert_int_equal(store_box_stat(b).error, 0);
+	for (uint32_t i = 0; i < MANY; i++) {
+		assert_true(calls[i].done);
+		assert_true(calls[i].err == 0 || calls[i].err == -ENOSPC);
+		store_fix_read_same(b, 10, i, 0, BLOCK);
+	}
+	assert_int_equal(calls[0].err, 0);
+	assert_int_equal(store_audit(b->s, false), 0);
+}
+
+static void deleting_much_begins_a_checkpoint(void **state)
+{
+	static uint64_t inos[1024];
+	struct store_box *b = *state;
+
+	store_box_fini(b);
+	store_box_init(b, 1, 64 * MIB, 16 * MIB, 16 * MIB);
+	for (uint64_t ino = 10; ino < 3 * CKPT_CUTS_MAX;) {
+		struct call c = { .r.done = called };
+
+		for (uint32_t i = 0; i < array_count(inos); i++)
+			inos[i] = ino++;
+		store_purge(b->s, &c.r, inos, array_count(inos));
+		while (!c.done)
+			assert_true(fake_dev_step(b->f));
+		assert_int_equal(c.err, 0);
+		assert_true(b->s->cut_count <
+			    CKPT_CUTS_MAX + 4 * array_count(inos));
+	}
+	assert_int_equal(store_audit(b->s, false), 0);
+}
+
+static void reserving_space_waits_for_memory(void **state)
+{
+	static struct call calls[400];
+	struct store_box *b = *state;
+
+	store_box_fini(b);
+	store_box_init_empty(b, 1, 64 * MIB, MIB, MIB);
+	b->o.object_bytes = 16384;
+	assert_int_equal(store_format(fake_dev_dev(b->f), &b->o), 0);
+	assert_int_equal(store_box_open(b), 0);
+	for (uint32_t i = 0; i < array_count(calls); i++) {
+		struct blk_alloc a = { .ino = 10, .index = i, .len = BLOCK,
+				       .block_log2 = STORE_BOX_LOG2 };
+
+		calls[i] = (struct call){ .r.done = called };
+		store_alloc(b->s, &calls[i].r, &a);
+		assert_true(b->s->dirty_blocks <= DIRTY_BLOCKS_WAIT + 1);
+	}
+	do {
+		assert_true(b->s->dirty_blocks <= DIRTY_BLOCKS_WAIT + 1);
+	} while (fake_dev_step(b->f));
+	for (uint32_t i = 0; i < array_count(calls); i++) {
+		assert_true(calls[i].done);
+		assert_int_equal(calls[i].err, 0);
+	}
+	assert_int_equal(store_audit(b->s, false), 0);
+}
+
+#define T(f) \
+	cmocka_unit_test_setup_teardown(f, store_fix_setup, store_fix_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(a_checkpoint_under_a_write_takes_no_promise_away),
+		T(deleting_much_begins_a_checkpoint),
+		T(reserving_space_waits_for_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
