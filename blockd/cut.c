@@ -10,6 +10,7 @@
 #include "blockd/mem.h"
 #include "blockd/op.h"
 #include "common/crc32c.h"
+#include "common/diag.h"
 
 #define SCAN_SLICE_BLOCKS 512u
 
@@ -129,17 +130,6 @@ static void cut_start(struct op *op)
 	cut_edges(op);
 }
 
-static void edge_done(struct op *op, int err)
-{
-	if (err != 0) {
-		op->sync = false;
-		op_done(op, err);
-		return;
-	}
-	op->u.c.edge++;
-	cut_edges(op);
-}
-
 /* Bytes [*from, *to) of the file that are a part of one unit; edge 0 is at
  * the cut's start, 1 at its end. */
 static bool edge_range(const struct image_cut *c, uint32_t edge,
@@ -162,6 +152,53 @@ static bool edge_range(const struct image_cut *c, uint32_t edge,
 	/* One unit holds both ends: edge 0 has done it. */
 	return u64_round_down(c->from, UNIT_SIZE) !=
 	       u64_round_down(c->to, UNIT_SIZE) || c->from % UNIT_SIZE == 0;
+}
+
+/* The unit at the edge cannot be read: what the cut leaves of it is lost, and
+ * so is said of it until it is written anew. Were the cut refused for it, it
+ * would be asked for again and again, and the file wait with it. */
+static int edge_lost(struct op *op)
+{
+	struct store *s = op->s;
+	uint64_t from, to, size = (uint64_t)1 << op->u.c.c.block_log2;
+	struct block *b;
+	uint32_t u;
+	int err;
+
+	if (!edge_range(&op->u.c.c, op->u.c.edge, &from, &to))
+		return -EIO;
+	err = block_get(s, op->in, from / size, op->u.c.c.block_log2, false,
+			&b);
+	if (err != 0)
+		return err;
+	u = (uint32_t)(from % size) >> UNIT_SHIFT;
+	if (loc_is_disk(b->m.loc[u]) && b->ubuf[u] == 0) {
+		/* The disk may yet find it again, with what is cut off: no
+		 * content has this sum, nor the next cut's. */
+		b->m.crc[u] = crc32c(b->m.crc[u], "lost", 4);
+		diag_err("store", "event=unit-lost ino=%llu block=%llu unit=%u",
+			 (unsigned long long)op->in->ino,
+			 (unsigned long long)b->index, u);
+		block_mark(s, b, u);
+		block_touch(s, b);
+	} else {
+		err = -EIO;
+	}
+	block_put(s, b);
+	return err;
+}
+
+static void edge_done(struct op *op, int err)
+{
+	if (err == -EIO && op->s->error == 0)
+		err = edge_lost(op);
+	if (err != 0) {
+		op->sync = false;
+		op_done(op, err);
+		return;
+	}
+	op->u.c.edge++;
+	cut_edges(op);
 }
 
 /* Writes zeros to a part of a unit that holds data. 1: begun, edge_done()

@@ -106,6 +106,58 @@ static void flipped_data_is_never_served(void **state)
 	store_fix_read_same(b, 10, 0, 0, BLOCK);
 }
 
+/* Where unit 2 of the pattern is. */
+static uint64_t unit_2(struct store_box *b)
+{
+	uint8_t page[UNIT_SIZE];
+	uint64_t off = 0;
+
+	while (fake_dev_peek(b->f, "seg-000000", off, page) &&
+	       memcmp(page, store_fix_pattern + 8192, UNIT_SIZE) != 0)
+		off += 4096;
+	return off;
+}
+
+/* Nor is a truncation kept waiting by it, which would keep the file waiting. */
+static void a_cut_through_a_unit_that_cannot_be_read_is_made(void **state)
+{
+	struct store_box *b = *state;
+	uint64_t cut = 0;
+
+	for (int round = 0; round < 2; round++) {
+		store_fix_write(b, 10, 0, 0, BLOCK);
+		assert_int_equal(store_box_sync(b, 0), 0);
+		store_box_settle(b);
+		/* Damaged, or by a disk that can read it again later. */
+		if (round == 0)
+			fake_dev_flip(b->f, "seg-000000", unit_2(b) + 5);
+		for (uint32_t end = 9300; end > 9000; end -= 100) {
+			if (round == 1 && cut == 3)
+				fake_dev_fail_at(b->f, 1, -EIO, false);
+			assert_int_equal(store_box_cut(b, 10, ++cut, end,
+						       BLK_CUT_TO_END), 0);
+		}
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(store_box_read(b, 10, 0, cut, 8192,
+							store_fix_got, 4096),
+					 -EIO);
+			assert_int_equal(store_box_read(b, 10, 0, cut, 12288,
+							store_fix_got, 4096),
+					 0);
+			assert_int_equal(store_fix_got[0], 0);
+			assert_int_equal(store_box_read(b, 10, 0, cut, 0,
+							store_fix_got, 8192),
+					 0);
+			assert_memory_equal(store_fix_got, store_fix_pattern,
+					    8192);
+			store_fix_reopen(b);
+		}
+		store_box_fini(b);
+		store_box_init(b, 1, 64 * MIB, MIB, MIB);
+		cut = 3;
+	}
+}
+
 static char *index_path(struct store_box *b)
 {
 	static char path[128];
@@ -252,6 +304,7 @@ int main(void)
 		T(a_damaged_superblock_is_reported),
 		T(a_damaged_journal_is_reported),
 		T(flipped_data_is_never_served),
+		T(a_cut_through_a_unit_that_cannot_be_read_is_made),
 		T(a_damaged_index_is_reported),
 		T(check_finds_what_is_wrong),
 		T(scrub_counts_bad_units),
