@@ -319,6 +319,36 @@ int index_get_block(struct index *x, const struct image_key *key,
 	return 0;
 }
 
+static uint32_t cut_crc(uint64_t ino, uint64_t cut)
+{
+	uint64_t v[2] = { htole64(ino), htole64(cut) };
+
+	return crc32c(0, v, sizeof(v));
+}
+
+void index_cut_put(uint8_t *v, uint64_t ino, uint64_t cut)
+{
+	struct wire_out o;
+
+	wire_out_init(&o, v, INDEX_CUT_SIZE);
+	wire_put_u64(&o, cut);
+	wire_put_u32(&o, cut_crc(ino, cut));
+}
+
+int index_cut_get(const MDB_val *v, uint64_t ino, uint64_t *cut)
+{
+	struct wire_in i;
+
+	wire_in_init(&i, v->mv_data, v->mv_size);
+	*cut = wire_get_u64(&i);
+	/* Older builds wrote the number alone. */
+	if (v->mv_size == sizeof(*cut))
+		return 0;
+	if (wire_get_u32(&i) != cut_crc(ino, *cut))
+		return -EBADMSG;
+	return wire_in_end(&i);
+}
+
 int index_get_cut(struct index *x, uint64_t ino, uint64_t *cut)
 {
 	uint64_t kb = htobe64(ino);
@@ -332,11 +362,7 @@ int index_get_cut(struct index *x, uint64_t ino, uint64_t *cut)
 	err = status_from_lmdb(mdb_get(x->reader, x->cuts, &k, &v));
 	if (err != 0)
 		return err == -ENOENT ? 0 : err;
-	if (v.mv_size != sizeof(*cut))
-		return -EBADMSG;
-	memcpy(cut, v.mv_data, sizeof(*cut));
-	*cut = le64toh(*cut);
-	return 0;
+	return index_cut_get(&v, ino, cut);
 }
 
 int index_walk_begin(struct index *x, const struct image_key *from)

@@ -1,7 +1,8 @@
 /* The index: block images in LMDB, behind the journal.
  *
  * Databases: "blocks" (be64 ino, be64 block index -> image.h value), "cuts"
- * (be64 ino -> u64 last cut), "meta" ("state" -> struct index_state).
+ * (be64 ino -> u64 last cut, u32 checksum), "meta" ("state" -> struct
+ * index_state).
  *
  * A transaction is on disk when index_apply() returns: LMDB runs with its own
  * syncs (pages, then the meta page), because without them a power cut may

@@ -161,7 +161,7 @@ static int cut_some(struct index *x, struct index_batch *b, MDB_txn *txn,
 static int cut_number(struct index *x, MDB_txn *txn, const struct image_cut *c)
 {
 	uint64_t kb = htobe64(c->ino);
-	uint64_t cut = htole64(c->cut);
+	uint8_t vb[INDEX_CUT_SIZE];
 	uint64_t old = 0;
 	MDB_val k = { sizeof(kb), &kb };
 	MDB_val v;
@@ -172,11 +172,12 @@ static int cut_number(struct index *x, MDB_txn *txn, const struct image_cut *c)
 		return err == MDB_NOTFOUND ? 0 : lmdb_status(err);
 	}
 	err = mdb_get(txn, x->cuts, &k, &v);
-	if (err == 0 && v.mv_size == sizeof(old))
-		memcpy(&old, v.mv_data, sizeof(old));
-	if (le64toh(old) >= c->cut)
+	if (err == 0 && index_cut_get(&v, c->ino, &old) != 0)
+		return -EBADMSG;
+	if (old >= c->cut)
 		return 0;
-	v = (MDB_val){ sizeof(cut), &cut };
+	index_cut_put(vb, c->ino, c->cut);
+	v = (MDB_val){ sizeof(vb), vb };
 	return lmdb_status(mdb_put(txn, x->cuts, &k, &v, 0));
 }
 

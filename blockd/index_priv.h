@@ -8,6 +8,7 @@
 #include "common/crc32c.h"
 
 #define INDEX_KEY_SIZE 16u
+#define INDEX_CUT_SIZE 12u
 #define INDEX_STATE_MAX 128u
 /* mdb_put() takes it as void *. */
 #define INDEX_STATE_KEY ((void *)(uintptr_t)"state")
@@ -39,6 +40,10 @@ struct index {
 
 void index_key_put(uint8_t *k, const struct image_key *key);
 int index_key_get(const MDB_val *k, struct image_key *key);
+/* The value of "cuts" (INDEX_CUT_SIZE bytes): the number, and a checksum of it
+ * and the inode. 0 or -EBADMSG. */
+void index_cut_put(uint8_t *v, uint64_t ino, uint64_t cut);
+int index_cut_get(const MDB_val *v, uint64_t ino, uint64_t *cut);
 size_t index_state_encode(uint8_t *buf, const struct index_state *st);
 
 /* Before a transaction that writes. Returns 0 or -errno; -ENOSPC: there may

@@ -1,6 +1,7 @@
 /* Reads the whole index in a child process before the daemon maps it: LMDB
  * trusts its file, so a damaged one may crash its reader.
  */
+#include <endian.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -54,8 +55,12 @@ static int probe_cuts(struct index *x, MDB_txn *txn)
 	int rc = mdb_cursor_open(txn, x->cuts, &c);
 
 	while (rc == 0 && (rc = mdb_cursor_get(c, &k, &v, MDB_NEXT)) == 0) {
-		if (k.mv_size != sizeof(uint64_t) ||
-		    v.mv_size != sizeof(uint64_t))
+		uint64_t ino, cut;
+
+		if (k.mv_size != sizeof(ino))
+			return -EBADMSG;
+		memcpy(&ino, k.mv_data, sizeof(ino));
+		if (index_cut_get(&v, be64toh(ino), &cut) != 0)
 			return -EBADMSG;
 	}
 	return rc == MDB_NOTFOUND ? 0 : status_from_lmdb(rc);

@@ -224,6 +224,82 @@ static void a_damaged_index_is_reported(void **state)
 	refuses(b, -EBADMSG, "index");
 }
 
+#define CUT UINT64_C(0x1122334455667788)
+
+/* Where the index says that CUT is inode 10's; @fn turns the value there. */
+static void with_cut_number(struct store_box *b,
+			    void (*fn)(MDB_txn *txn, MDB_dbi cuts, MDB_val *k,
+				       MDB_val *v))
+{
+	uint8_t key[8] = { [7] = 10 };
+	MDB_val k = { sizeof(key), key }, v;
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi cuts;
+
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_set_maxdbs(env, 4), 0);
+	assert_int_equal(mdb_env_open(env, index_path(b), MDB_NOSUBDIR |
+				      MDB_NOLOCK, 0), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, "cuts", 0, &cuts), 0);
+	assert_int_equal(mdb_get(txn, cuts, &k, &v), 0);
+	fn(txn, cuts, &k, &v);
+	assert_int_equal(mdb_txn_commit(txn), 0);
+	mdb_env_close(env);
+}
+
+static void flip_cut(MDB_txn *txn, MDB_dbi cuts, MDB_val *k, MDB_val *v)
+{
+	uint8_t value[64];
+	MDB_val nv = { v->mv_size, value };
+
+	memcpy(value, v->mv_data, v->mv_size);
+	value[7] ^= 0x40;
+	assert_int_equal(mdb_put(txn, cuts, k, &nv, 0), 0);
+}
+
+static void shorten_cut(MDB_txn *txn, MDB_dbi cuts, MDB_val *k, MDB_val *v)
+{
+	uint8_t value[8];
+	MDB_val nv = { sizeof(value), value };
+
+	memcpy(value, v->mv_data, sizeof(value));
+	assert_int_equal(mdb_put(txn, cuts, k, &nv, 0), 0);
+}
+
+/* A larger one would let no later cut take effect. */
+static void a_damaged_cut_number_is_reported(void **state)
+{
+	struct store_box *b = *state;
+
+	assert_int_equal(store_box_cut(b, 10, CUT, 0, BLK_CUT_TO_END), 0);
+	assert_int_equal(store_box_close(b), 0);
+	with_cut_number(b, flip_cut);
+	refuses(b, -EBADMSG, "index");
+	with_cut_number(b, flip_cut);
+	assert_int_equal(store_box_open(b), 0);
+}
+
+static void cut_numbers_of_older_builds_are_read(void **state)
+{
+	struct store_box *b = *state;
+
+	for (uint64_t cut = CUT; cut < CUT + 2; cut++) {
+		assert_int_equal(store_box_cut(b, 10, cut, 0, BLK_CUT_TO_END),
+				 0);
+		assert_int_equal(store_box_close(b), 0);
+		with_cut_number(b, shorten_cut);
+		assert_int_equal(store_box_open(b), 0);
+		assert_int_equal(store_box_write(b, 10, 0, cut - 1, 0,
+						 store_fix_pattern, 100, true),
+				 -ESTALE);
+		assert_int_equal(store_box_write(b, 10, 0, cut, 0,
+						 store_fix_pattern, 100, true),
+				 0);
+	}
+}
+
 /* ---- check and scrub ---- */
 
 static int check(struct store_box *b, bool data)
@@ -306,6 +382,8 @@ int main(void)
 		T(flipped_data_is_never_served),
 		T(a_cut_through_a_unit_that_cannot_be_read_is_made),
 		T(a_damaged_index_is_reported),
+		T(a_damaged_cut_number_is_reported),
+		T(cut_numbers_of_older_builds_are_read),
 		T(check_finds_what_is_wrong),
 		T(scrub_counts_bad_units),
 	};
