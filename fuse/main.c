@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <malloc.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -137,6 +138,10 @@ static int remount(const struct mount_options *o)
 	}
 	return 0;
 }
+
+/* Buffers that are not pooled go back to the system: glibc would keep those of
+ * each thread for it, up to the write-back bound for every one. */
+#define MMAP_MIN (256 << 10)
 
 /* Under memory pressure the kernel writes dirty pages through us: we must not
  * wait for memory that waits for us. */
@@ -393,6 +398,7 @@ int main(int argc, char **argv)
 	struct daemon_options d = { .program = "hailfs", .log = o.log,
 				    .foreground = o.foreground,
 				    .pidfile = o.pidfile };
+	(void)mallopt(M_MMAP_THRESHOLD, MMAP_MIN);
 	diag_init("hailfs", false);
 	if (o.debug_list)
 		diag_set_debug(o.debug_list);

@@ -30,7 +30,9 @@ static const struct opt own_table[] = {
 	  "PORT", "serve OpenMetrics on loopback; 0: do not" },
 	{ "threads", 0, OPT_U64, O(threads), "0", 0, 64, NULL, "N",
 	  "threads that receive requests; 0: one more than processors" },
-	{ "max_background", 0, OPT_U64, O(max_background), "256", 12, 65535,
+	/* Each may be a write of 1 MiB that has to be copied and waits for the
+	 * write-back bound: memory beside it. */
+	{ "max_background", 0, OPT_U64, O(max_background), "64", 12, 65535,
 	  NULL, "N", "requests the kernel may have in the background" },
 	{ "log", 0, OPT_STR, O(log), NULL, 0, 0, NULL, "FILE",
 	  "diagnostics go here instead of syslog" },

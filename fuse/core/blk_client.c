@@ -6,8 +6,11 @@
 #include "common/place.h"
 #include "fuse/core/meta_priv.h"
 
-/* Big buffers kept for reuse; page faults cost more than the copy. */
-#define POOL_BYTES_MAX (16u << 20)
+/* Big buffers are kept for reuse within the write-back bound, since page faults
+ * cost more than the copy; a little beyond it, where writers wait; and not all
+ * of a very large one. */
+#define KEPT_MAX (256u << 20)
+#define KEPT_BEYOND (16u << 20)
 /* A daemon with less than this many bounds of free space is written through. */
 #define LOW_FACTOR 2u
 
@@ -317,7 +320,8 @@ int blk_client_new(struct core *c, struct blk_client **ret)
 	dlist_init(&b->dirty);
 	dlist_init(&b->stale);
 	dlist_init(&b->cuts);
-	wbuf_mem_init(&b->mem, POOL_BYTES_MAX);
+	wbuf_mem_init(&b->mem, u64_min(c->opt.wb_bytes_max, KEPT_MAX) +
+			       KEPT_BEYOND);
 	pthread_rwlock_init(&b->peers_lock, NULL);
 	*ret = b;
 	return 0;

@@ -47,7 +47,8 @@ struct wbuf_mem {
 	struct wbuf_ext *ext_free;
 	uint32_t ext_free_count;
 	struct wbuf_data *pool; /* big ones, for reuse without page faults */
-	uint64_t pool_bytes, pool_bytes_max;
+	uint64_t pool_bytes;
+	uint64_t kept_max; /* of bytes and pool_bytes together, for the pool */
 };
 
 /* Reference-counted bytes. [0, used) never changes while more than one
@@ -116,7 +117,9 @@ struct wbuf {
 };
 
 /* ---- memory ---- */
-void wbuf_mem_init(struct wbuf_mem *m, uint64_t pool_bytes_max);
+/* @kept_max: free buffers are kept only while they and what is charged do not
+ * exceed it together. */
+void wbuf_mem_init(struct wbuf_mem *m, uint64_t kept_max);
 void wbuf_mem_fini(struct wbuf_mem *m);
 /* A buffer of at least @cap bytes with one reference. NULL: no memory. The
  * pool is used (and the lock needed) only by _pooled. */

@@ -4,9 +4,21 @@
 #define POOLED_MIN (64u << 10)
 #define EXT_FREE_MAX 1024u
 
-void wbuf_mem_init(struct wbuf_mem *m, uint64_t pool_bytes_max)
+void wbuf_mem_init(struct wbuf_mem *m, uint64_t kept_max)
 {
-	*m = (struct wbuf_mem){ .pool_bytes_max = pool_bytes_max };
+	*m = (struct wbuf_mem){ .kept_max = kept_max };
+}
+
+/* Free buffers make room for what is in use. */
+static void pool_trim(struct wbuf_mem *m)
+{
+	while (m->pool && m->bytes + m->pool_bytes > m->kept_max) {
+		struct wbuf_data *d = m->pool;
+
+		m->pool = d->pool_next;
+		m->pool_bytes -= d->cap;
+		free(d);
+	}
 }
 
 void wbuf_mem_fini(struct wbuf_mem *m)
@@ -79,7 +91,7 @@ void wbuf_data_put(struct wbuf_mem *m, struct wbuf_data *d)
 		d->charged = NULL;
 	}
 	if (d->cap >= POOLED_MIN &&
-	    m->pool_bytes + d->cap <= m->pool_bytes_max) {
+	    m->bytes + m->pool_bytes + d->cap <= m->kept_max) {
 		d->pool_next = m->pool;
 		m->pool = d;
 		m->pool_bytes += d->cap;
@@ -94,6 +106,7 @@ void wbuf_data_charge(struct wbuf_mem *m, struct wbuf_data *d)
 		return;
 	d->charged = m;
 	m->bytes += data_charge(d);
+	pool_trim(m);
 }
 
 int wbuf_ext_reserve(struct wbuf_mem *m, uint32_t count)

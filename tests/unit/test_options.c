@@ -66,7 +66,7 @@ static void defaults_are_those_of_the_page(void **state)
 	assert_int_equal(o.timeo_ms, 30000);
 	assert_int_equal(o.flush_age_ms, 1000);
 	assert_int_equal(o.metrics_port, 0);
-	assert_int_equal(o.max_background, 256);
+	assert_int_equal(o.max_background, 64);
 	assert_int_equal(o.allow_other, geteuid() == 0);
 }
 

@@ -6,7 +6,7 @@
  * a generation that it calls empty must be durable in the model. Daemons
  * restart, refuse and forget.
  */
-#include "fuse/core/wbuf.h"
+#include "fuse/core/wbuf_priv.h"
 #include "tests/lib/fail_malloc.h"
 
 #include <setjmp.h>
@@ -459,6 +459,31 @@ static void test_big_buffers_are_used_again(void **state)
 	small_free(s);
 }
 
+/* Of 8 MiB together; 4 buffers of 1 MiB in use and 4 free are as many. */
+static void test_free_buffers_make_room_for_those_in_use(void **state)
+{
+	struct small *s = small_new(20);
+	struct wbuf_data *d[12];
+
+	(void)state;
+	for (int i = 0; i < 12; i++)
+		d[i] = wbuf_data_pooled(&s->mem, 1 << 20);
+	for (int i = 0; i < 12; i++)
+		wbuf_data_put(&s->mem, d[i]);
+	assert_int_equal(s->mem.pool_bytes, 8 << 20);
+	for (int i = 0; i < 4; i++) {
+		d[i] = wbuf_data_new((1 << 20) - 64);
+		wbuf_data_charge(&s->mem, d[i]);
+		assert_true(s->mem.bytes + s->mem.pool_bytes <= 8 << 20);
+	}
+	assert_int_equal(s->mem.pool_bytes, 4 << 20);
+	for (int i = 0; i < 4; i++)
+		wbuf_data_put(&s->mem, d[i]);
+	assert_true(s->mem.pool_bytes >= 7 << 20 &&
+		    s->mem.pool_bytes <= 8 << 20);
+	small_free(s);
+}
+
 static void test_nothing_changes_when_memory_is_short(void **state)
 {
 	(void)state;
@@ -489,6 +514,7 @@ int main(void)
 		cmocka_unit_test(test_scattered_writes_stay_logarithmic),
 		cmocka_unit_test(test_a_reader_keeps_what_it_saw),
 		cmocka_unit_test(test_big_buffers_are_used_again),
+		cmocka_unit_test(test_free_buffers_make_room_for_those_in_use),
 		cmocka_unit_test(test_nothing_changes_when_memory_is_short),
 	};
 
