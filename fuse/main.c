@@ -381,8 +381,17 @@ int main(int argc, char **argv)
 	if (o.remount)
 		return remount(&o);
 	char *mountpoint = realpath(o.mountpoint, NULL);
-	char *source = mountpoint ? realpath(o.source, NULL) : NULL;
+	char *source = NULL;
+	struct stat st;
 	int err = -EINVAL;
+	/* libfuse would mount over a file, and hide it. */
+	if (mountpoint && stat(mountpoint, &st) == 0 && !S_ISDIR(st.st_mode)) {
+		fprintf(stderr, "hailfs: %s: %s\n", mountpoint,
+			strerror(ENOTDIR));
+		goto out_paths;
+	}
+	if (mountpoint)
+		source = realpath(o.source, NULL);
 	if (!mountpoint || !source) {
 		fprintf(stderr, "hailfs: %s: %s\n",
 			mountpoint ? o.source : o.mountpoint, strerror(errno));

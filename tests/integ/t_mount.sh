@@ -57,6 +57,10 @@ umount "$MNT"
 mount -t hailfs -o nonsense "$conf" "$MNT" 2>"$T/err" && fail "nonsense taken"
 grep -q "unknown mount option 'nonsense'" "$T/err" || fail "$(cat "$T/err")"
 mount -t hailfs "$T/none" "$MNT" 2>"$T/err" && fail "no file, yet mounted"
+echo precious >"$T/file"
+"$BIN/hailfs" "$conf" "$T/file" 2>"$T/err" && fail "mounted over a file"
+grep -q "$T/file: Not a directory" "$T/err" || fail "$(cat "$T/err")"
+[ "$(cat "$T/file")" = precious ] || fail "a file is hidden"
 # Cluster files and mount points whose names are long or have commas.
 long=$T/$(printf 'l%.0s' {1..250})
 for _ in 1 2 3 4 5; do long+=/$(printf 'l%.0s' {1..250}); done
