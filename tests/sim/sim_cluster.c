@@ -684,6 +684,42 @@ static void step_punch(struct world *w)
 	f->grown = true;
 }
 
+/* Allocates, or zeroes. */
+static void step_allocate(struct world *w)
+{
+	struct file *f = some_file(w);
+	uint64_t off = window_off((uint32_t)rnd(w, WINDOWS)) +
+		       rnd(w, WINDOW);
+	uint64_t len = 1 + rnd(w, rnd(w, 3) ? 20000 : 1u << 20), end = off + len;
+	bool zero = rnd(w, 2), keep = rnd(w, 2), trouble;
+	struct sim_call *k;
+
+	if (!f)
+		return;
+	trouble = maybe_trouble(w);
+	say(w, "%s fid %u [%llu, +%llu)%s", zero ? "zero" : "allocate",
+	    fid_of(w, f), (unsigned long long)off, (unsigned long long)len,
+	    keep ? "" : " and grow");
+	k = sim_call_new();
+	core_fallocate(w->x.c, f->ino,
+		       (zero ? FALLOC_FL_ZERO_RANGE : 0) |
+			       (keep ? FALLOC_FL_KEEP_SIZE : 0),
+		       off, len, false, sim_on_err, k);
+	require(w, finish(w, k, NULL, trouble) == 0);
+	if (zero) {
+		require(w, model_fs_punch(w->model, f->model, off, len, 0) ==
+				   0);
+		data_note(w, f, (struct data_op){ .cut = true, .off = off,
+						  .end = end });
+		f->grown = true;
+	}
+	if (!keep && end > size_of(w, f)) {
+		require(w, model_fs_truncate(w->model, f->model, end, 0) == 0);
+		f->hi = u64_max(f->hi, end);
+		f->grown = true;
+	}
+}
+
 static void step_close(struct world *w)
 {
 	struct file *f = some_file(w);
@@ -734,8 +770,10 @@ static void step(struct world *w)
 		step_fsync(w);
 	else if (what < 85)
 		step_truncate(w);
-	else if (what < 89)
+	else if (what < 87)
 		step_punch(w);
+	else if (what < 89)
+		step_allocate(w);
 	else if (what < 92)
 		step_close(w);
 	else if (what < 95)

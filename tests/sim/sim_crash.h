@@ -122,13 +122,21 @@ static uint64_t real_size(struct world *w, struct file *f)
 }
 
 /* Nothing lies behind the end of a file: a later write beyond it would show
- * bytes that nobody knows of. */
+ * bytes that nobody knows of. And metad counts what is there. */
 static void check_tail(struct world *w, struct file *f, uint64_t size)
 {
 	uint64_t end = 0, units = 0;
+	struct meta_attr a;
 
 	for (uint32_t i = 0; i < SIM_BLOCKDS; i++)
 		end = u64_max(end, mini_blockd_end(w->x.b[i], f->ino, &units));
+	require(w, mini_metad_getattr(w->x.m, f->ino, &a) == 0);
+	if (a.units != units) {
+		say(w, "  fid %u has %llu units, %llu are counted",
+		    fid_of(w, f), (unsigned long long)units,
+		    (unsigned long long)a.units);
+		lost(w, "units are not counted");
+	}
 	if (end <= size)
 		return;
 	say(w, "  fid %u has bytes up to %llu behind its end", fid_of(w, f),
