@@ -154,9 +154,9 @@ static bool edge_range(const struct image_cut *c, uint32_t edge,
 	       u64_round_down(c->to, UNIT_SIZE) || c->from % UNIT_SIZE == 0;
 }
 
-/* The unit at the edge cannot be read: what the cut leaves of it is lost, and
- * so is said of it until it is written anew. Were the cut refused for it, it
- * would be asked for again and again, and the file wait with it. */
+/* The unit at the edge is damaged: what the cut leaves of it is lost, and so is
+ * said of it until it is written anew. Were the cut refused for it, it would be
+ * asked for again and again, and the file wait with it. */
 static int edge_lost(struct op *op)
 {
 	struct store *s = op->s;
@@ -188,10 +188,26 @@ static int edge_lost(struct op *op)
 	return err;
 }
 
+/* Has the disk failed to read what the edge of this cut needs often enough, a
+ * time for each time that metad asks, not to be asked again? */
+static bool edge_hopeless(struct op *op)
+{
+	struct edge_tries *t = &op->s->edge_tries[op->in->ino %
+						  EDGE_TRIES_KEPT];
+
+	if (t->ino != op->in->ino || t->cut != op->u.c.c.cut)
+		*t = (struct edge_tries){ .ino = op->in->ino,
+					  .cut = op->u.c.c.cut };
+	return ++t->count >= EDGE_TRIES_MAX;
+}
+
 static void edge_done(struct op *op, int err)
 {
-	if (err == -EIO && op->s->error == 0)
+	if (op->s->error == 0 && (err == -EBADMSG ||
+				  (err == -EIO && edge_hopeless(op))))
 		err = edge_lost(op);
+	if (err == -EBADMSG)
+		err = -EIO;
 	if (err != 0) {
 		op->sync = false;
 		op_done(op, err);

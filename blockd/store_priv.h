@@ -49,6 +49,8 @@
 #define CKPT_PUTS_MAX 4096u
 #define CKPT_CUTS_MAX 32768u /* that wait; 10 MiB with their inodes */
 #define CKPT_SLICE_BLOCKS 64u
+#define EDGE_TRIES_KEPT 16u
+#define EDGE_TRIES_MAX 20u
 #define CKPT_IDLE_MS 3000u
 #define CKPT_AGE_MS 30000u
 #define RESERVE_UNITS_MIN 256u
@@ -234,6 +236,13 @@ struct shrink {
 	int err;
 };
 
+/* How often the edge of a cut could not be read. */
+struct edge_tries {
+	uint64_t ino;
+	uint64_t cut;
+	uint32_t count;
+};
+
 struct store {
 	struct dev *dev;
 	struct store_options o;
@@ -266,6 +275,7 @@ struct store {
 	struct slist cuts;
 	struct image_cut *cut_buf; /* room for all of cuts */
 	size_t cut_count;
+	struct edge_tries edge_tries[EDGE_TRIES_KEPT];
 	size_t cut_cap;
 	uint64_t block_bytes;
 	uint64_t dirty_blocks;

@@ -304,15 +304,18 @@ static void old_unit_read(struct dev_io *io, int res)
 
 	store_enter(s);
 	segment_put(s, io->priv[2]);
-	if (res == 0 && crc32c(0, io->buf, UNIT_SIZE) != op->b->m.crc[u]) {
+	if (res != 0) {
+		res = -EIO;
+	} else if (crc32c(0, io->buf, UNIT_SIZE) != op->b->m.crc[u]) {
 		s->st.checksum_errors++;
 		diag_err("store", "event=bad-checksum ino=%llu block=%llu "
 			 "unit=%u", (unsigned long long)op->in->ino,
 			 (unsigned long long)op->b->index, u);
-		res = -EIO;
+		/* To a cut it is another thing. */
+		res = op->u.w.inner ? -EBADMSG : -EIO;
 	}
-	if (res != 0 && op->err == 0)
-		op->err = -EIO;
+	if (op->err == 0)
+		op->err = res;
 	io->priv[0] = NULL;
 	op->pending--;
 	write_io(op);
