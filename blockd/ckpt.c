@@ -256,7 +256,7 @@ static void needs_flush(struct store *s, const struct block *b)
 
 static bool batch_full(const struct store *s)
 {
-	return s->ckpt.batch.put_count == CKPT_PUTS_MAX ||
+	return s->ckpt.batch.put_count == s->o.batch_blocks ||
 	       s->ckpt.values_len > CKPT_VALUES_MAX;
 }
 

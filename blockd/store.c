@@ -110,6 +110,9 @@ struct store *store_new(struct dev *d, const struct store_options *o)
 		s->o.object_bytes = OBJECT_BYTES_DEFAULT;
 	if (s->o.slice_blocks == 0)
 		s->o.slice_blocks = CKPT_SLICE_BLOCKS;
+	if (s->o.batch_blocks == 0)
+		s->o.batch_blocks = CKPT_PUTS_MAX;
+	assert(s->o.batch_blocks <= CKPT_PUTS_MAX);
 	s->journal_file = -1;
 	slist_init(&s->ready);
 	slist_init(&s->done);

@@ -39,6 +39,7 @@ struct store_options {
 	uint64_t reserve_bytes; /* for deletes */
 	uint64_t object_bytes; /* block objects in memory; 0: 40 MiB */
 	uint32_t slice_blocks; /* a checkpoint takes at a time; 0: 64 */
+	uint32_t batch_blocks; /* in a transaction of its; 0: 4,096 */
 	uint32_t segment_units; /* tests: smaller segments; 0: SEG_UNITS */
 	bool read_only; /* store_check: nothing is written, no requests */
 	bool inline_worker; /* tests: no thread, so that a run repeats */

@@ -598,6 +598,8 @@ static struct world *world_new(uint64_t seed, uint64_t capacity)
 	w->box.o.segment_units = 256u << seed % 3;
 	/* Records get between the blocks of a checkpoint. */
 	w->box.o.slice_blocks = seed % 2;
+	/* And a crash between its transactions. */
+	w->box.o.batch_blocks = (uint32_t)(seed % 5);
 	require(w, store_format(fake_dev_dev(w->box.f), &w->box.o) == 0);
 	require(w, store_box_open(&w->box) == 0);
 	for (uint32_t i = 0; i < FILES; i++)
