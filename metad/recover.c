@@ -409,7 +409,8 @@ static bool make_way(struct recover *r)
 
 static void step(struct recover *r)
 {
-	while (!r->victim && !r->opened && r->openers) {
+	/* Without memory metad stops, and nobody makes way. */
+	while (!r->victim && !r->opened && r->openers && !r->md->stopping) {
 		if (!serve_conn(r->md, r->openers->to.conn_id))
 			opener_pop(r);
 		else if (!make_way(r))

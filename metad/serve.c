@@ -17,8 +17,19 @@
 #define CONNS_MAX 4096u
 #define BACKLOG 256
 
+struct refusal {
+	union {
+		uv_stream_t stream;
+		uv_tcp_t tcp;
+		uv_pipe_t pipe;
+	} sock;
+	uv_stream_t *listener;
+	bool busy, again;
+};
+
 struct serve {
 	struct metad *md;
+	struct refusal refuse_tcp, refuse_local;
 	uv_tcp_t listener;
 	uv_pipe_t local; /* the same for peers on this machine */
 	bool listening, listening_local, closing;
@@ -359,6 +370,55 @@ static void sock_tune(struct conn *c, const uv_stream_t *listener)
 	tcp_name(c);
 }
 
+static void on_connection(uv_stream_t *listener, int status);
+
+static void refused(uv_handle_t *h)
+{
+	struct refusal *f = h->data;
+	struct serve *s = f->listener->data;
+	bool again = f->again && !s->closing;
+
+	f->busy = f->again = false;
+	if (again)
+		on_connection(f->listener, 0);
+}
+
+/* What was not accepted stops libuv from listening, for good. */
+static void refuse(struct serve *s, uv_stream_t *listener)
+{
+	bool local = listener == (uv_stream_t *)&s->local;
+	struct refusal *f = local ? &s->refuse_local : &s->refuse_tcp;
+
+	f->listener = listener;
+	f->again = f->busy;
+	if (f->busy)
+		return;
+	if ((local ? uv_pipe_init(&s->md->loop, &f->sock.pipe, 0) :
+		     uv_tcp_init(&s->md->loop, &f->sock.tcp)) < 0)
+		return;
+	f->busy = true;
+	f->sock.stream.data = f;
+	s->md->stats.refused++;
+	diag_warn("serve", "event=refused error=\"%s\"", strerror(ENOMEM));
+	(void)uv_accept(listener, &f->sock.stream);
+	uv_close((uv_handle_t *)&f->sock.stream, refused);
+}
+
+static struct conn *conn_new(struct serve *s, const uv_stream_t *listener)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->md = s->md;
+	if (frame_in_init(&c->in, 0, NULL) < 0 || sock_init(c, listener) < 0) {
+		frame_in_fini(&c->in);
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
 static void on_connection(uv_stream_t *listener, int status)
 {
 	struct serve *s = listener->data;
@@ -366,13 +426,9 @@ static void on_connection(uv_stream_t *listener, int status)
 
 	if (status < 0 || s->closing)
 		return;
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return;
-	c->md = s->md;
-	if (frame_in_init(&c->in, 0, NULL) < 0 || sock_init(c, listener) < 0) {
-		frame_in_fini(&c->in);
-		free(c);
+	c = conn_new(s, listener);
+	if (!c) {
+		refuse(s, listener);
 		return;
 	}
 	c->sock.stream.data = c;

@@ -7,8 +7,10 @@
  */
 #include "tests/lib/metad_client.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/status.h"
 #include "tests/lib/tap.h"
@@ -310,6 +312,51 @@ static void nobody_is_silent_while_metad_is(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* which wants to be preloaded first */
+static char trigger[128];
+
+static void preload_failing_malloc(void)
+{
+	char exe[512], so[600];
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe));
+
+	while (len > 0 && exe[len - 1] != '/')
+		len--;
+	snprintf(so, sizeof(so), "%.*spreload/failmalloc.so", (int)len, exe);
+	setenv("LD_PRELOAD", so, 1);
+	setenv("FAIL_MALLOC", trigger, 1);
+}
+
+/* Libuv stops listening after a connection that is not accepted. */
+static void without_memory_a_connection_is_refused(struct metad_run *x)
+{
+	struct metad_client c;
+	struct blk_raw r[3];
+	int fd;
+
+	snprintf(trigger, sizeof(trigger), "%s/no-memory", x->child.dir);
+	x->child.before_exec = preload_failing_malloc;
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	fd = open(trigger, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && close(fd) == 0);
+	/* Together, so that one is refused while another one is. */
+	CHECK_EQ(kill(x->child.pid, SIGSTOP), 0);
+	for (int i = 0; i < 3; i++)
+		CHECK(raw_connect(&r[i], x->child.port, METAD_CLUSTER_ID));
+	CHECK_EQ(kill(x->child.pid, SIGCONT), 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK(raw_closed(&r[i], LONG_MS));
+		raw_close(&r[i]);
+	}
+	CHECK_EQ(unlink(trigger), 0);
+	CHECK_EQ(metad_hello(x, &r[0], WIRE_ROLE_ADMIN, 0, 1, 0), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
+	raw_close(&r[0]);
+	metad_client_fini(&c);
+}
+#endif
+
 int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
@@ -323,6 +370,9 @@ int main(int argc, char **argv)
 		METAD_TEST(a_silent_session_may_be_replaced_after_ten_seconds,
 			   0),
 		METAD_TEST(nobody_is_silent_while_metad_is, 0),
+#ifndef __SANITIZE_ADDRESS__
+		METAD_TEST(without_memory_a_connection_is_refused, 0),
+#endif
 	};
 
 	return metad_tests_run(argc, argv, tests, array_count(tests));
