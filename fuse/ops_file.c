@@ -255,7 +255,7 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	if (fi->writepage)
 		flags |= CORE_WRITE_CACHE;
 	else if (fi->flags & O_DIRECT)
-		w->sync = r->opt->sync ? O_SYNC : fi->flags & O_SYNC;
+		w->sync = fi->flags & O_SYNC; /* on a sync mount, too */
 	if (!fi->writepage && (fi->flags & O_DIRECT) && !w->sync)
 		flags |= CORE_WRITE_DIRECT;
 	/* With the kernel's write-back cache it alone knows the end of file

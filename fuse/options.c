@@ -323,8 +323,7 @@ int mount_options_parse(struct mount_options *o, int argc, char **argv,
 	o->noatime = (o->remount_flags & MS_NOATIME) != 0;
 	o->nodiratime = (o->remount_flags & MS_NODIRATIME) != 0;
 	o->strictatime = (o->remount_flags & MS_STRICTATIME) != 0;
-	o->sync = (o->remount_flags & MS_SYNCHRONOUS) != 0;
-	o->dirsync = o->sync || (o->remount_flags & MS_DIRSYNC) != 0;
+	o->dirsync = (o->remount_flags & (MS_SYNCHRONOUS | MS_DIRSYNC)) != 0;
 	/* A comma ends a mount option. */
 	for (char *c = o->debug_list; c && (c = strchr(c, ':'));)
 		*c = ',';

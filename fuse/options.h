@@ -12,7 +12,7 @@ struct mount_options {
 	const char *mountpoint;
 	bool foreground, debug, remount, read_only, noatime, nodiratime;
 	bool strictatime;
-	bool sync, dirsync; /* sync: both */
+	bool dirsync; /* or sync: of bytes the kernel takes care */
 	bool writeback, hard, fake; /* fake: -f of mount(8): check only */
 	bool allow_other, quiet_unknown;
 	int uring; /* enum uring_choice */
