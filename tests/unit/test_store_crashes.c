@@ -134,6 +134,59 @@ static void what_a_start_replays_is_durable(void **state)
 	assert_true(replayed > 5);
 }
 
+/* ---- cuts ---- */
+
+/* A cut whose commit takes several records, cut off before the @k-th step that
+ * changes the disk. False: it came to its end. */
+static bool dies_cutting(struct store_box *b, uint64_t k)
+{
+	struct blk_cut c = { .ino = 10, .cut = 1, .from = 5000, .to = 12288,
+			     .block_log2 = STORE_BOX_LOG2 };
+	struct store_req r = { .done = ignored };
+	bool died;
+
+	store_box_init(b, k, 64 * MIB, MIB, MIB);
+	store_fix_write(b, 10, 0, 0, 16384);
+	assert_int_equal(store_box_sync(b, 10), 0);
+	store_box_settle(b);
+	for (uint32_t i = 0; i < 8; i++)
+		store_fix_write(b, 10, 1 + i / 2, i % 2 * 15 * UNIT_SIZE,
+				15 * UNIT_SIZE);
+	fake_dev_die_at(b->f, k);
+	store_cut(b->s, &r, &c);
+	store_box_settle(b);
+	died = fake_dev_dead(b->f);
+	store_box_kill(b);
+	return died;
+}
+
+/* metad asks again until it is answered: a cut that the store knows already
+ * must have zeroed the parts of units that it concerns. */
+static void a_cut_is_known_only_with_its_edges(void **state)
+{
+	bool died = true;
+	uint64_t k;
+
+	(void)state;
+	for (k = 1; died; k++) {
+		struct store_box b;
+
+		died = dies_cutting(&b, k);
+		if (store_box_open(&b) != 0)
+			fail_msg("step %u: %s", (unsigned)k, b.why);
+		assert_int_equal(store_box_cut(&b, 10, 1, 5000, 12288), 0);
+		assert_int_equal(store_box_read(&b, 10, 0, 1, 0, store_fix_got,
+						16384), 0);
+		assert_memory_equal(store_fix_got, store_fix_pattern, 5000);
+		for (uint32_t i = 5000; i < 12288; i++)
+			assert_int_equal(store_fix_got[i], 0);
+		assert_memory_equal(store_fix_got + 12288,
+				    store_fix_pattern + 12288, 4096);
+		store_box_fini(&b);
+	}
+	assert_true(k > 4);
+}
+
 /* ---- names ---- */
 
 /* Opens a store whose second segment is being made when it dies before the
@@ -199,6 +252,7 @@ int main(void)
 		T(a_write_after_half_a_checkpoint_is_newer),
 		T(a_cut_after_half_a_checkpoint_is_newer),
 		cmocka_unit_test(what_a_start_replays_is_durable),
+		cmocka_unit_test(a_cut_is_known_only_with_its_edges),
 		cmocka_unit_test(a_segment_that_is_used_keeps_its_name),
 	};
 
