@@ -215,8 +215,10 @@ static bool alloc_may(struct alloc_op *a)
 
 static void alloc_waited(struct core_waiter *w, int err)
 {
-	(void)err;
-	alloc_step(container_of(w, struct alloc_op, wait));
+	struct alloc_op *a = container_of(w, struct alloc_op, wait);
+
+	a->err = err;
+	alloc_step(a);
 }
 
 /* Lock held. */

@@ -270,6 +270,12 @@ uint32_t mode_killed(uint32_t mode);
 /* Queues "clear set-id bits and capabilities" if there is something. */
 void killpriv(struct core *c, struct core_inode *in);
 
+/* ---- recount.c; lock held ---- */
+/* metad must count the units before the cut takes some of them away: a count
+ * does not go below zero. Without memory they are told behind it, and then the
+ * daemons are asked for the count. */
+void units_send(struct core *c, struct core_inode *in);
+
 /* ---- cut.c; lock held ---- */
 /* Truncates to @size, now. Returns false when that cannot be; then @cb does
  * not run. */

@@ -296,6 +296,9 @@ uint64_t blk_client_epoch(struct core *c);
  * drops buffered data, closes the peers. Lock held; any number of times. */
 void blk_client_fence(struct core *c);
 
+/* cut.c (lock held): a soft mount waits for cuts no longer than it said. */
+void cut_expire(struct core *c, uint64_t now_ms);
+
 /* write.c / flush.c / read.c / cut.c
  * They have core_write; core_fsync, core_sync_all, core_flush_error;
  * core_read; core_truncate, core_fallocate; core_seek; core_statfs.

@@ -33,6 +33,8 @@ struct cut_op {
 	struct meta_call *call; /* META_CUT; memory for it, before it is sent */
 	struct wire_out call_out;
 	bool ahead; /* applied and answered before metad knows */
+	bool told; /* answered: ahead, or a soft mount waits no longer */
+	uint64_t due_ms; /* of a soft mount */
 	int64_t mtime_ns; /* given then */
 	uint64_t size_now; /* truncate: before the cut */
 	uint64_t size; /* and after it */
@@ -89,13 +91,77 @@ void cut_each(struct core *c, void (*fn)(void *arg, struct core_inode *in),
 		fn(arg, dlist_entry(l, struct cut_op, node)->in);
 }
 
+/* ---- an answer before the end ---- */
+
+struct cut_answer {
+	struct core_deferred def;
+	core_attr_cb attr_cb;
+	core_cb cb;
+	void *arg;
+	int err;
+	struct meta_attr attr;
+};
+
+static void cut_answer_tell(struct core_deferred *d)
+{
+	struct cut_answer *t = container_of(d, struct cut_answer, def);
+
+	if (t->attr_cb)
+		t->attr_cb(t->arg, t->err, t->err ? NULL : &t->attr);
+	else
+		t->cb(t->arg, t->err);
+	free(t);
+}
+
+static void cut_answer_set(struct cut_op *o, struct cut_answer *t, int err)
+{
+	*t = (struct cut_answer){
+		.def.fn = cut_answer_tell,
+		.attr_cb = o->attr_cb,
+		.cb = o->cb,
+		.arg = o->arg,
+		.err = err,
+		.attr = o->in->attr,
+	};
+	o->told = true;
+	core_defer(o->c, &t->def);
+}
+
+/* Lock held. Without memory it is told some time later. */
+static void cut_tell(struct cut_op *o, int err)
+{
+	struct cut_answer *t = o->told ? NULL : malloc(sizeof(*t));
+
+	if (t)
+		cut_answer_set(o, t, err);
+}
+
+void cut_expire(struct core *c, uint64_t now_ms)
+{
+	struct dlist *l, *save;
+
+	dlist_for(l, save, &c->blk->cuts) {
+		struct cut_op *o = dlist_entry(l, struct cut_op, node);
+		struct core_waiter *w = o->in->cut_waiters, *next;
+
+		if (o->due_ms > now_ms)
+			continue;
+		cut_tell(o, -ETIMEDOUT);
+		o->in->cut_waiters = NULL;
+		for (; w; w = next) {
+			next = w->next;
+			w->fn(w, -ETIMEDOUT);
+		}
+	}
+}
+
 /* ---- the end ---- */
 
 static void cut_callback(struct core_deferred *d)
 {
 	struct cut_op *o = container_of(d, struct cut_op, def);
 
-	if (o->ahead)
+	if (o->told)
 		; /* answered before */
 	else if (o->truncate)
 		o->attr_cb(o->arg, o->err, o->err ? NULL : &o->attr);
@@ -136,6 +202,15 @@ static void setattr_done(struct meta_call *mc, int err, const uint8_t *body,
 	core_unlock(c);
 }
 
+static void setattr_late(struct meta_call *mc)
+{
+	struct cut_op *o = mc->arg;
+
+	core_lock(o->c);
+	cut_tell(o, -ETIMEDOUT);
+	core_unlock(o->c);
+}
+
 /* Lock held. The new size (if larger) and times, in the stream. */
 static void setattr_send(struct cut_op *o, uint64_t size)
 {
@@ -170,6 +245,7 @@ static void setattr_send(struct cut_op *o, uint64_t size)
 	in->size_inflight++;
 	in->attr.size = u64_max(in->attr.size, size);
 	in->attr.mtime_ns = in->attr.ctime_ns = now;
+	mc->timed_out = setattr_late;
 	meta_call_queue(mc, &w);
 	inode_mutated(in, mc->seq);
 }
@@ -280,42 +356,6 @@ static void cut_failed(struct core_deferred *d)
 	core_unlock(c);
 }
 
-static void units_told(struct meta_call *mc, int err, const uint8_t *body,
-		       uint32_t body_len)
-{
-	(void)mc;
-	(void)err; /* the cut behind it fails alike */
-	(void)body;
-	(void)body_len;
-}
-
-/* metad must count the units before the cut takes some of them away: a count
- * does not go below zero. Without memory they are told behind it, and then the
- * daemons are asked for the count. Lock held. */
-static void units_send(struct core *c, struct core_inode *in)
-{
-	struct meta_setattr s = {
-		.ino = in->ino,
-		.valid = META_SET_UNITS_DELTA | META_SET_CTIME,
-		.units_delta = in->units_delta,
-		.ctime_ns = in->attr.ctime_ns,
-	};
-	struct meta_call *mc;
-	struct wire_out w;
-
-	if (in->units_delta == 0)
-		return;
-	mc = meta_call_new(c, WIRE_OP_META_SETATTR, meta_setattr_size(&s), &w);
-	if (!mc) {
-		in->units_unsure = true;
-		return;
-	}
-	meta_setattr_encode(&w, &s);
-	mc->done = units_told;
-	in->units_delta = 0;
-	meta_call_queue(mc, &w);
-}
-
 /* NULL: no memory. */
 static struct meta_call *cut_call(struct cut_op *o)
 {
@@ -370,6 +410,7 @@ static void cut_begin(struct cut_op *o)
 	struct core_inode *in = o->in;
 
 	in->cut_busy = 1;
+	o->due_ms = core_now_ms() + o->c->opt.timeout_ms;
 	/* Nobody knows whether it cuts what is being allocated. */
 	if (in->alloc_busy > 0)
 		in->units_unsure = true;
@@ -407,22 +448,6 @@ static void cut_alloc(struct cut_op *o)
 
 /* ---- deciding ---- */
 
-/* The user's answer to a truncate that goes on. */
-struct ahead {
-	struct core_deferred def;
-	core_attr_cb cb;
-	void *arg;
-	struct meta_attr attr;
-};
-
-static void ahead_tell(struct core_deferred *d)
-{
-	struct ahead *a = container_of(d, struct ahead, def);
-
-	a->cb(a->arg, 0, &a->attr);
-	free(a);
-}
-
 static void truncate_apply(struct cut_op *o)
 {
 	struct core_inode *in = o->in;
@@ -456,7 +481,7 @@ static bool kills(const struct cut_op *o)
 static bool truncate_ahead(struct cut_op *o)
 {
 	struct core_inode *in = o->in;
-	struct ahead *t = malloc(sizeof(*t));
+	struct cut_answer *t = malloc(sizeof(*t));
 
 	/* What was answered must not fail for want of memory. The lease:
 	 * answers that were on the way must not bring the old size back. */
@@ -466,13 +491,7 @@ static bool truncate_ahead(struct cut_op *o)
 		return false;
 	}
 	truncate_apply(o);
-	*t = (struct ahead){
-		.def.fn = ahead_tell,
-		.cb = o->attr_cb,
-		.arg = o->arg,
-		.attr = in->attr,
-	};
-	core_defer(o->c, &t->def);
+	cut_answer_set(o, t, 0);
 	return true;
 }
 
@@ -526,8 +545,12 @@ static void cut_getattr(struct core_deferred *d)
 
 static void cut_waited(struct core_waiter *w, int err)
 {
-	(void)err;
-	cut_start(container_of(w, struct cut_op, wait));
+	struct cut_op *o = container_of(w, struct cut_op, wait);
+
+	if (err)
+		cut_done(o, err);
+	else
+		cut_start(o);
 }
 
 /* Lock held. */

@@ -133,6 +133,7 @@ static void soft_tick(struct rpc_timer *t)
 	struct meta_client *m = container_of(t, struct meta_client, tick_timer);
 	core_lock(m->c);
 	meta_expire(m, core_now_ms());
+	cut_expire(m->c, core_now_ms());
 	core_unlock(m->c);
 	rpc_timer_start(m->c->net, t, META_TICK_MS);
 }

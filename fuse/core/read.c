@@ -473,14 +473,19 @@ static void read_getattr_done(void *arg, int err, const struct meta_attr *a)
 
 static void read_waited_go(struct core_deferred *d)
 {
-	read_begin(container_of(d, struct read_op, def));
+	struct read_op *op = container_of(d, struct read_op, def);
+
+	if (op->err)
+		read_answer(op, op->err);
+	else
+		read_begin(op);
 }
 
 static void read_waited(struct core_waiter *w, int err)
 {
 	struct read_op *op = container_of(w, struct read_op, wait);
 
-	(void)err;
+	op->err = err;
 	op->def.fn = read_waited_go;
 	core_defer(op->c, &op->def);
 }

@@ -1,5 +1,6 @@
 /* How many units an inode has, asked from the daemons: after a write that was
- * sent twice, when the answers no longer add up to the truth.
+ * sent twice, when the answers no longer add up to the truth. And what the
+ * answers add up to, told at once.
  */
 #include "fuse/core/blk_priv.h"
 
@@ -122,4 +123,39 @@ void recount_start(struct core *c, struct core_inode *in)
 	inode_pin(in);
 	op->def.fn = recount_send;
 	core_defer(c, &op->def);
+}
+
+/* ---- telling ---- */
+
+static void units_told(struct meta_call *mc, int err, const uint8_t *body,
+		       uint32_t body_len)
+{
+	(void)mc;
+	(void)err; /* the cut behind it fails alike */
+	(void)body;
+	(void)body_len;
+}
+
+void units_send(struct core *c, struct core_inode *in)
+{
+	struct meta_setattr s = {
+		.ino = in->ino,
+		.valid = META_SET_UNITS_DELTA | META_SET_CTIME,
+		.units_delta = in->units_delta,
+		.ctime_ns = in->attr.ctime_ns,
+	};
+	struct meta_call *mc;
+	struct wire_out w;
+
+	if (in->units_delta == 0)
+		return;
+	mc = meta_call_new(c, WIRE_OP_META_SETATTR, meta_setattr_size(&s), &w);
+	if (!mc) {
+		in->units_unsure = true;
+		return;
+	}
+	meta_setattr_encode(&w, &s);
+	mc->done = units_told;
+	in->units_delta = 0;
+	meta_call_queue(mc, &w);
 }

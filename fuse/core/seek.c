@@ -295,14 +295,19 @@ static void seek_round(struct seek_op *op)
 
 static void seek_go(struct core_deferred *d)
 {
-	seek_begin(container_of(d, struct seek_op, def));
+	struct seek_op *op = container_of(d, struct seek_op, def);
+
+	if (op->err)
+		seek_end(op, op->err, 0);
+	else
+		seek_begin(op);
 }
 
 static void seek_waited(struct core_waiter *w, int err)
 {
 	struct seek_op *op = container_of(w, struct seek_op, wait);
 
-	(void)err;
+	op->err = err;
 	op->def.fn = seek_go;
 	core_defer(op->c, &op->def);
 }

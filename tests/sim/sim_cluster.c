@@ -690,7 +690,8 @@ static void step_allocate(struct world *w)
 	struct file *f = some_file(w);
 	uint64_t off = window_off((uint32_t)rnd(w, WINDOWS)) +
 		       rnd(w, WINDOW);
-	uint64_t len = 1 + rnd(w, rnd(w, 3) ? 20000 : 1u << 20), end = off + len;
+	uint64_t len = 1 + rnd(w, rnd(w, 3) ? 20000 : 1u << 20);
+	uint64_t end = off + len;
 	bool zero = rnd(w, 2), keep = rnd(w, 2), trouble;
 	struct sim_call *k;
 

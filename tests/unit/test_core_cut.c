@@ -335,6 +335,38 @@ static void test_a_punch_during_an_allocation_keeps_size_and_count(void **state)
 	dfix_stop(d);
 }
 
+/* Neither who asked for the cut nor who waits behind it. */
+static void test_a_soft_mount_does_not_wait_for_cuts_for_ever(void **state)
+{
+	struct dfix *d = dfix_new(&(struct dfix_options){ .timeout_ms = 500 });
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[8192], zero[4096] = { 0 };
+
+	(void)state;
+	d_fill(p, sizeof(p), 49);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_SETATTR, true);
+	assert_int_equal(d_truncate(d, f, MIB), -ETIMEDOUT);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, true);
+	assert_int_equal(d_fallocate(d, f, FALLOC_FL_PUNCH_HOLE |
+				     FALLOC_FL_KEEP_SIZE, 0, 4096), -ETIMEDOUT);
+	assert_int_equal(d_read(d, f, 0, p, 10), -ETIMEDOUT);
+	assert_int_equal(d_write(d, f, 0, p, 10, 0), -ETIMEDOUT);
+	assert_int_equal(d_fsync(d, f), -ETIMEDOUT);
+	assert_int_equal(d_seek(d, f, 0, SEEK_DATA), -ETIMEDOUT);
+	assert_int_equal(d_truncate(d, f, 100), -ETIMEDOUT);
+	/* What was on its way arrives; the truncate behind it was not. */
+	mini_metad_hold_replies(d->f.m, 0, false);
+	d_check_read(d, f, 0, zero, sizeof(zero));
+	d_check_read(d, f, 4096, p + 4096, 4096);
+	assert_int_equal(d_size(d, f), MIB);
+	assert_int_equal(d_truncate(d, f, 4096), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static void test_seek_finds_data_and_holes_buffered_or_not(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
@@ -385,6 +417,8 @@ int main(void)
 			test_a_sync_while_zeroed_blocks_are_allocated_ends),
 		cmocka_unit_test(
 			test_a_punch_during_an_allocation_keeps_size_and_count),
+		cmocka_unit_test(
+			test_a_soft_mount_does_not_wait_for_cuts_for_ever),
 		cmocka_unit_test(
 			test_seek_finds_data_and_holes_buffered_or_not),
 	};
