@@ -124,6 +124,12 @@ json "d['started'] == ['blockd2', 'mount']"
 code 0 "${K[@]}" metad backup "$T/backup"
 code 1 "${K[@]}" metad backup "$T/no/such/dir"; says "$T/no/such/dir"
 [ ! -e "$T/backup.part" ] || fail "a part of the backup is left"
+mkfifo "$T/fifo"
+ln -s backup "$T/link"
+for f in fifo link; do # as /dev/stdout is one
+	code 1 "${K[@]}" metad backup "$T/$f"; says "$T/$f is there and no regular"
+done
+[ -p "$T/fifo" ] && [ -L "$T/link" ] || fail "a backup replaced something"
 
 # Not beside the metad that runs.
 code 1 "${K[@]}" metad restore "$T/backup" "$T/beside"

@@ -73,6 +73,10 @@ run
 
 $T/used/run:" ] || fail "a refused local up left something"
 
+"$CTL" local up "$T/a"$'\n'b >"$T/out" 2>"$T/err" && fail "control characters"
+grep -q "control characters" "$T/err" || fail "said: $(cat "$T/err")"
+[ -z "$(ls "$T/a"$'\n'b)" ] || fail "control characters: something is left"
+
 # ---- what cannot be done now ----
 run local up "$C" -o noatime
 grep -q "is mounted already: 'noatime' changes nothing" "$T/err" ||

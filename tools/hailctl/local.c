@@ -48,6 +48,13 @@ static bool may_begin(const struct local *l)
 
 	if (access(l->conf, F_OK) == 0)
 		return true;
+	for (const char *s = l->dir; *s; s++) {
+		if ((unsigned char)*s >= ' ' && *s != 0x7f)
+			continue;
+		ctl_err("a cluster file cannot name a directory with control "
+			"characters in it: choose another");
+		return false;
+	}
 	d = opendir(l->dir);
 	if (!d) {
 		ctl_err("%s: %s", l->dir, strerror(errno));

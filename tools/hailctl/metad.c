@@ -59,6 +59,19 @@ static int backup_to(struct link *metad, FILE *out, uint64_t *total)
 	return 0;
 }
 
+/* A backup takes its name when it is whole: what has that name is replaced,
+ * which no device, pipe or link to one (/dev/stdout) must be. */
+static bool may_replace(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0 || S_ISREG(st.st_mode))
+		return true;
+	ctl_err("%s is there and no regular file; give the name of a new file, "
+		"or of a backup to be replaced", path);
+	return false;
+}
+
 /* A file with the name asked for is always a whole backup. */
 static int backup_file(struct ctl *c, struct link *metad, const char *path)
 {
@@ -67,6 +80,8 @@ static int backup_file(struct ctl *c, struct link *metad, const char *path)
 	FILE *f;
 	int rv;
 
+	if (!may_replace(path))
+		return CTL_FAILED;
 	snprintf(tmp, sizeof(tmp), "%s.part", path);
 	f = fopen(tmp, "we");
 	if (!f) {
