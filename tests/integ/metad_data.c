@@ -96,6 +96,31 @@ static void a_damaged_open_segment_is_refused(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+/* There may be an older one, which nobody reads. */
+static bool newest_snapshot(struct metad_run *x, char *path, size_t size)
+{
+	unsigned long index, newest = 0;
+	const struct dirent *e;
+	char dir[128];
+	int end;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%s/data/raft", x->child.dir);
+	d = opendir(dir);
+	while (d && (e = readdir(d))) {
+		end = 0;
+		if (sscanf(e->d_name, "snapshot-%*u-%lu-%*u%n", &index, &end) !=
+			    1 ||
+		    end == 0 || e->d_name[end] || index < newest)
+			continue;
+		newest = index;
+		snprintf(path, size, "%s/%s", dir, e->d_name);
+	}
+	if (d)
+		closedir(d);
+	return newest > 0;
+}
+
 static void a_damaged_snapshot_is_refused(struct metad_run *x)
 {
 	static const char *const args[] = { "--snapshot-bytes", "16k", NULL };
@@ -115,14 +140,10 @@ static void a_damaged_snapshot_is_refused(struct metad_run *x)
 	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATS, "snapshots") >=
 		   1);
 	CHECK_EQ(child_term(&x->child), 0);
-	while (find_raft_file(x, "snapshot-", ".meta", path, sizeof(path))) {
-		CHECK_EQ(stat(path, &st), 0);
-		child_flip(path, st.st_size / 2);
-		if (metad_run_to_end(x, args) == 3)
-			break;
-		CHECK(!"started from a damaged snapshot");
-		break;
-	}
+	CHECK(newest_snapshot(x, path, sizeof(path)));
+	CHECK_EQ(stat(path, &st), 0);
+	child_flip(path, st.st_size / 2);
+	CHECK_EQ(metad_run_to_end(x, args), 3);
 	CHECK(child_log_has(&x->child, "are damaged"));
 	metad_client_fini(&c);
 }

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ARGS_MAX 24
@@ -140,10 +141,16 @@ bool child_runs(struct child *x)
 
 int child_wait(struct child *x)
 {
-	int status;
+	struct timespec nap = { 0, 2000000 };
+	int status, naps = CHILD_END_MS / 2;
+	pid_t pid;
 
-	if (waitpid(x->pid, &status, 0) < 0)
+	while ((pid = waitpid(x->pid, &status, WNOHANG)) == 0 && naps-- > 0)
+		nanosleep(&nap, NULL);
+	if (pid < 0)
 		die("waitpid");
+	if (pid == 0)
+		child_die(x, "it does not end");
 	x->pid = 0;
 	return WIFEXITED(status) ? WEXITSTATUS(status) :
 				   128 + WTERMSIG(status);

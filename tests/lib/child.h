@@ -14,6 +14,7 @@
 #include "common/base.h"
 
 #define CHILD_START_MS 20000 /* for it to come up, and to answer */
+#define CHILD_END_MS 60000 /* longer than any daemon's own limits */
 
 struct child {
 	char dir[64];
@@ -34,7 +35,8 @@ void child_spawn(struct child *x, const char *program,
 		 const char *const *options, const char *const *more);
 /* False: it has ended. */
 bool child_runs(struct child *x);
-/* Waits for its end: the exit status, or 128 + the signal. */
+/* Waits for its end: the exit status, or 128 + the signal. One that does not
+ * come ends the test, with the daemon's log. */
 int child_wait(struct child *x);
 void child_kill9(struct child *x);
 int child_term(struct child *x); /* SIGTERM, then as child_wait() */
