@@ -18,7 +18,8 @@
 #define GATHER_MS 20u
 #define AGAIN_MS 500u
 #define TRY_MS 5000u
-/* Parked for so long, twice as long each time, and while anybody is away. */
+/* Parked while anybody is away; for so long, twice as long each time, when one
+ * who is there did not purge it. */
 #define PARK_MS_MIN 1000u
 #define PARK_MS_MAX 60000u
 #define PARKED_MIN 1024u /* a power of two */
@@ -27,7 +28,8 @@ struct purge_batch {
 	struct purge *purge;
 	struct purge_batch *next;
 	struct fan fan;
-	bool skipped; /* a daemon was not asked */
+	bool skipped; /* a daemon did not purge it */
+	bool again; /* one that is there */
 	uint32_t len;
 	uint8_t body[4 + BATCH_INOS * 8]; /* blk_purge, also sm_purge_done */
 };
@@ -45,6 +47,7 @@ struct purge {
 		uint64_t *slots; /* 0: free */
 		size_t cap, count; /* cap: a power of two, or 0 */
 		uint64_t ms, until_ms;
+		bool again; /* not only for who is away */
 	} parked;
 };
 
@@ -93,6 +96,7 @@ static void unpark_all(struct purge *p)
 	free(p->parked.slots);
 	p->parked.slots = NULL;
 	p->parked.cap = p->parked.count = 0;
+	p->parked.again = false;
 }
 
 static bool anybody_away(struct metad *md)
@@ -107,14 +111,22 @@ static bool anybody_away(struct metad *md)
 	return false;
 }
 
+static bool may_unpark(const struct purge *p)
+{
+	if (p->parked.count == 0)
+		return false;
+	return p->parked.again ? uv_now(&p->md->loop) >= p->parked.until_ms :
+				 !anybody_away(p->md);
+}
+
 /* ---- batches ---- */
 
 static bool excused(struct fan *f, uint32_t daemon_id)
 {
 	struct purge_batch *b = container_of(f, struct purge_batch, fan);
 
-	(void)daemon_id;
 	b->skipped = true;
+	b->again |= !monitor_lease_over(f->md->monitor, daemon_id);
 	return true;
 }
 
@@ -127,7 +139,8 @@ static void batch_park(struct purge_batch *b)
 	wire_in_init(&in, b->body + 4, b->len - 4);
 	while (in.len)
 		park(p, wire_get_u64(&in));
-	if (now < p->parked.until_ms)
+	p->parked.again |= b->again;
+	if (!b->again || now < p->parked.until_ms)
 		return;
 	p->parked.ms = u64_min(u64_max(2 * p->parked.ms, PARK_MS_MIN),
 			       PARK_MS_MAX);
@@ -147,7 +160,6 @@ static void batch_done(struct fan *f)
 		metad_propose(p->md, WIRE_OP_SM_PURGE_DONE, 0, b->body, b->len,
 			      &r);
 		p->md->stats.purged += (b->len - 4) / 8;
-		p->parked.ms = 0;
 	}
 	while (*at != b)
 		at = &(*at)->next;
@@ -233,8 +245,9 @@ static void on_timer(uv_timer_t *t)
 	 * is in two batches. */
 	if (p->at_end && !p->batch_count) {
 		p->after = 0;
-		if (p->parked.count && !anybody_away(p->md) &&
-		    uv_now(&p->md->loop) >= p->parked.until_ms)
+		if (!p->parked.again)
+			p->parked.ms = 0;
+		if (may_unpark(p))
 			unpark_all(p);
 	}
 	p->at_end = false;

@@ -296,7 +296,7 @@ static void what_is_deleted_is_purged_everywhere(struct metad_run *x)
 static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 {
 	struct metad_client c;
-	uint64_t inos[40], calls;
+	uint64_t inos[41], calls;
 	char name[16];
 	unsigned i;
 
@@ -304,7 +304,7 @@ static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 	metad_run_blockd(x, 0, 11, 1);
 	metad_run_blockd(x, 1, 12, 1);
 	CHECK_EQ(metad_client_open(x, &c, 1), 0);
-	for (i = 0; i < 40; i++) {
+	for (i = 0; i < 41; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		c.seq_low = c.seq + 1;
 		CHECK_EQ(metad_client_create(&c, ROOT_INO, name,
@@ -328,8 +328,19 @@ static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 	calls = fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_PURGE);
 	sleep_ms(1200);
 	CHECK(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_PURGE) <= calls + 1);
+	/* Who was not connected for a moment is told soon, whoever else is
+	 * away for long. */
+	sleep_ms(6000);
+	fake_blockd_set_down(x->blockd[0], true);
+	sleep_ms(100);
+	CHECK_EQ(metad_client_give_back(&c, inos[40], META_RETURN_ORPHAN |
+						META_RETURN_LEASE), 0);
+	CHECK_EQ(metad_client_sync(&c), 0);
+	sleep_ms(SOON_MS);
+	fake_blockd_set_down(x->blockd[0], false);
+	EVENTUALLY(fake_blockd_purged(x->blockd[0], inos[40]) > 0);
 	fake_blockd_set_down(x->blockd[1], false);
-	for (i = 0; i < 40; i++)
+	for (i = 0; i < 41; i++)
 		EVENTUALLY(fake_blockd_purged(x->blockd[1], inos[i]) > 0);
 	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATUS,
 				      "purge_pending") == 0);
