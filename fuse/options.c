@@ -103,6 +103,22 @@ static bool is_ignored(const char *w)
 	return false;
 }
 
+/* What /proc/mounts says of a mount beside its flags; mount(8) hands all of it
+ * to a remount. The last ones are a security module's. */
+static bool is_kernels(const char *w)
+{
+	static const char *const kernels[] = {
+		"default_permissions", "user_id=", "group_id=", "max_read=",
+		"blksize=", "seclabel", "context=", "fscontext=",
+		"defcontext=", "rootcontext=", NULL
+	};
+
+	for (size_t i = 0; kernels[i]; i++)
+		if (strncmp(w, kernels[i], strlen(kernels[i])) == 0)
+			return true;
+	return false;
+}
+
 static bool set_word(struct mount_options *o, const char *w)
 {
 	for (const struct word *k = words; k->name; k++) {
@@ -131,15 +147,14 @@ static bool set_flag(struct mount_options *o, const char *w)
 static int set_one(struct mount_options *o, char *w, char *why,
 		   size_t why_size)
 {
-	if (*w == 0 || is_ignored(w) || set_word(o, w) || set_flag(o, w))
+	if (*w == 0 || is_ignored(w) || set_word(o, w) || set_flag(o, w) ||
+	    (o->remount && is_kernels(w)))
 		return 0;
 	char *eq = strchr(w, '=');
 	if (eq)
 		*eq = 0;
 	int err = opt_set(own_table, o, w, eq ? eq + 1 : NULL, why, why_size);
-	/* A remount hands over what /proc/mounts says, the kernel's words
-	 * among it; -s asks to be tolerant. */
-	if (err == -ENOENT && (o->remount || o->quiet_unknown))
+	if (err == -ENOENT && o->quiet_unknown)
 		return 0;
 	if (err == -ENOENT)
 		snprintf(why, why_size,

@@ -41,6 +41,8 @@ for way in "" direct; do
 done
 truncate -s 5000 "$MNT/wdirect" || fail "truncate after remount,rw"
 fallocate -l 1M "$MNT/x" || fail "fallocate after remount,rw"
+mount -o remount,sfot "$MNT" 2>"$T/err" && fail "remount took nonsense"
+grep -q "unknown mount option 'sfot'" "$T/err" || fail "$(cat "$T/err")"
 mount -o remount,ro "$MNT" || fail "remount,ro"
 touch "$MNT/y" 2>/dev/null && fail "ro after remount was written to"
 umount "$MNT"

@@ -153,8 +153,12 @@ static void mounts_own_letters_are_understood(void **state)
 	assert_int_equal(parse_words("mount.hailfs", "conf", "mnt", "-s", "-o",
 				     "quirk,soft", NULL), 0);
 	assert_false(o.hard);
-	assert_int_equal(parse("rw,user_id=0,max_read=9,remount,ro"), 0);
+	assert_int_equal(parse("rw,relatime,user_id=0,group_id=0,max_read=9,"
+			       "default_permissions,allow_other,remount,ro"),
+			 0);
 	assert_true(o.remount && (o.remount_flags & MS_RDONLY));
+	assert_int_equal(parse("remount,sfot"), -EINVAL);
+	assert_int_equal(parse("user_id=0"), -EINVAL);
 }
 
 static void says(const char *list, const char *text)
