@@ -192,6 +192,25 @@ void wb_step(struct core *c, struct core_inode *in, uint64_t from, uint64_t to)
 
 /* ---- errors ---- */
 
+/* What is in flight goes its way: it is not refused, and a frame that the
+ * buffer knows nothing of could meet newer content at the daemon. */
+static void drop_dirty(struct wbuf *b, struct wb_op *op, uint64_t from,
+		       uint64_t to, int err)
+{
+	const struct wbuf_ext *e;
+
+	while (from < to && (e = wbuf_find(b, from)) && e->off < to) {
+		uint64_t lo = u64_max(e->off, from);
+
+		from = u64_min(e->off + e->len, to);
+		if (e->state != WBUF_DIRTY || wbuf_cut(b, lo, from))
+			continue; /* no memory: it stays and is sent again */
+		op->err = err;
+		op->refused = u64_min(op->refused, lo);
+		op->refused_len += from - lo;
+	}
+}
+
 /* Drops what a write-through write could not place. The write fails. */
 static void refuse_through(struct wb_inode *wb, uint64_t from, uint64_t to,
 			   int err)
@@ -200,16 +219,10 @@ static void refuse_through(struct wb_inode *wb, uint64_t from, uint64_t to,
 
 	dlist_for(l, save, &wb->ops) {
 		struct wb_op *op = dlist_entry(l, struct wb_op, node);
-		uint64_t lo = u64_max(op->off, from);
-		uint64_t hi = u64_min(op->off + op->len, to);
 
-		if (op->kind != WB_OP_ACKED || !op->through || lo >= hi)
-			continue;
-		if (wbuf_cut(&wb->buf, lo, hi))
-			continue; /* no memory: it stays and is sent again */
-		op->err = err;
-		op->refused = u64_min(op->refused, lo);
-		op->refused_len += hi - lo;
+		if (op->kind == WB_OP_ACKED && op->through)
+			drop_dirty(&wb->buf, op, u64_max(op->off, from),
+				   u64_min(op->off + op->len, to), err);
 	}
 }
 

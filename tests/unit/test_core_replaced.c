@@ -227,6 +227,35 @@ static void test_a_refused_write_keeps_what_was_written_after_it(void **state)
 	check_kept(d, f, p);
 }
 
+static void test_a_refused_write_leaves_others_alone(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct fix_call *w[2];
+	uint8_t p[LEN];
+
+	(void)state;
+	d_fill(p, sizeof(p), 23);
+	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, 1);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	for (uint32_t i = 0; i < 2; i++) {
+		w[i] = d_write_start(d, f, i * 2 * LEN, p, LEN,
+				     CORE_WRITE_DIRECT);
+		wait_until(d_held(d) == i + 1);
+	}
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(w[0], NULL), -ENOSPC);
+	assert_int_equal(fix_call_end(w[1], NULL), 0);
+	fail_all(d, 0, 0, 0);
+	assert_int_equal(d_size(d, f), 3 * LEN);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_check_durable(d, f, 2 * LEN, p, LEN);
+	memset(p, 0, LEN);
+	d_check_read(d, f, 0, p, LEN);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static void test_two_writes_of_one_place_are_both_refused(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
@@ -273,6 +302,48 @@ static void test_a_write_refused_in_part_leaves_nothing(void **state)
 	d_check_durable(d, f, DBLOCK - LEN, zero, 2 * LEN);
 	d_close(d, f);
 	dfix_stop(d);
+}
+
+static void set_state(struct dfix *d, int daemon, uint8_t state)
+{
+	struct cmap *m = cmap_dup(d->f.c->blk->map);
+
+	assert_non_null(m);
+	m->daemons[daemon].state = state;
+	assert_int_equal(blk_client_set_map(d->f.c, m), 0);
+	cmap_free(m);
+}
+
+/* The first and the last block are refused at once; what lies between them is
+ * on its way, and the write does not end before it. */
+static void test_a_write_refused_at_both_ends_waits_for_its_middle(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint32_t len = (DFIX_BLOCKDS + 1) * DBLOCK;
+	uint8_t *p = malloc(len);
+	int lost = place_primary(d->f.c->blk->map, core_file_ino(f), 0);
+	struct fix_call *w;
+
+	(void)state;
+	assert_non_null(p);
+	d_fill(p, len, 22);
+	set_state(d, lost, CMAP_STATE_LOST);
+	d_hold(d, WIRE_OP_BLK_WRITE, true);
+	w = d_write_start(d, f, 0, p, len, CORE_WRITE_DIRECT);
+	wait_until(d_held(d) == DFIX_BLOCKDS - 1);
+	assert_false(fix_call_wait(w, 50));
+	d_hold(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(w, NULL), -EIO);
+	assert_int_equal(d_size(d, f), 0);
+	set_state(d, lost, CMAP_STATE_UP);
+	assert_int_equal(d_truncate(d, f, len), 0);
+	memset(p, 0, len);
+	d_check_read(d, f, 0, p, len);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_close(d, f);
+	dfix_stop(d);
+	free(p);
 }
 
 /* Its end is where the file was truncated to meanwhile. */
@@ -485,9 +556,13 @@ int main(void)
 		cmocka_unit_test(
 			test_a_refused_write_keeps_what_was_written_after_it),
 		cmocka_unit_test(
+			test_a_refused_write_leaves_others_alone),
+		cmocka_unit_test(
 			test_two_writes_of_one_place_are_both_refused),
 		cmocka_unit_test(
 			test_a_write_refused_in_part_leaves_nothing),
+		cmocka_unit_test(
+			test_a_write_refused_at_both_ends_waits_for_its_middle),
 		cmocka_unit_test(
 			test_a_refused_write_does_not_undo_a_truncate),
 		cmocka_unit_test(
