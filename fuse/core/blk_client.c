@@ -238,7 +238,8 @@ static int dev_new(struct blk_client *b, const struct cmap_daemon *m)
 	core_unlock(b->c);
 	err = dev_connect(d, m);
 	if (err)
-		diag_err("core", "event=blockd-address id=%u addr=%s:%u err=%d",
+		diag_err("core", "event=blockd-address id=%u addr=%s:%u err=%d "
+			 "next=\"mount again when the name is known\"",
 			 m->id, m->addr, m->port, -err);
 	return 0;
 }
