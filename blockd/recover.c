@@ -29,6 +29,24 @@ struct replay {
 };
 
 /* ---- reading records ---- */
+/* The window cannot be read whole: up to the first unit that cannot. */
+static int window_part(struct replay *r)
+{
+	struct store *s = r->s;
+	uint64_t len = r->win_len;
+	int err = 0;
+
+	r->win_len = 0;
+	while (r->win_len < len && err == 0) {
+		err = s->dev->vt->read_now(s->dev, s->journal_file,
+					   r->win_off + r->win_len,
+					   r->win + r->win_len, UNIT_SIZE);
+		if (err == 0)
+			r->win_len += UNIT_SIZE;
+	}
+	return err;
+}
+
 /* Bytes [off, off+len) of the journal, which must lie in it. */
 static int window(struct replay *r, uint64_t off, uint64_t len,
 		  const uint8_t **ret)
@@ -42,10 +60,10 @@ static int window(struct replay *r, uint64_t off, uint64_t len,
 				     s->super.journal_bytes - off);
 		err = s->dev->vt->read_now(s->dev, s->journal_file, off,
 					   r->win, r->win_len);
-		if (err != 0) {
-			r->win_len = 0;
+		if (err != 0)
+			err = window_part(r);
+		if (r->win_len < len)
 			return err;
-		}
 	}
 	*ret = r->win + (off - r->win_off);
 	return 0;
@@ -101,6 +119,12 @@ static int later_record(struct replay *r, uint64_t seq, uint64_t *off_ret)
 	for (uint64_t off = 0; off < s->super.journal_bytes && found == 0;
 	     off += UNIT_SIZE) {
 		found = window(r, off, UNIT_SIZE, &p);
+		/* Nobody needs what lies beyond the journal's end: a bad place
+		 * there is written over when its turn comes. */
+		if (found == -EIO) {
+			found = 0;
+			continue;
+		}
 		if (found != 0 ||
 		    jrec_peek(p, s->super.nonce, s->record_max, &h) != 0 ||
 		    h.seq <= seq ||
@@ -294,6 +318,11 @@ static int replay_all(struct replay *r)
 			       (unsigned long long)later);
 		return -EBADMSG;
 	}
+	if (n < 0 && r->why[0] == '\0')
+		(void)snprintf(r->why, r->why_size, "%s/journal: record %llu, "
+			       "or where it would be, cannot be read: %s; see "
+			       "the kernel's log", s->dir,
+			       (unsigned long long)s->seq, strerror(-n));
 	return n;
 }
 

@@ -10,6 +10,7 @@ struct page {
 	uint8_t *now; /* what a reader sees */
 	uint8_t *safe; /* what is on disk; NULL: the same */
 	uint64_t written; /* the dev's clock of writes then */
+	bool bad; /* cannot be read until it is written */
 };
 
 struct file {
@@ -89,6 +90,7 @@ static void page_write(struct fake_dev *f, struct file *fl, uint64_t off,
 	struct page *pg = page_at(fl, off);
 
 	pg->written = ++f->writes;
+	pg->bad = false;
 	if (pg->safe == NULL) {
 		/* The old content is what a power cut may bring back. */
 		pg->safe = pg->now != NULL ? pg->now : calloc(1, UNIT_SIZE);
@@ -242,6 +244,10 @@ static int fk_read_now(struct dev *d, int file, uint64_t off, void *buf,
 	assert(off % UNIT_SIZE == 0 && len % UNIT_SIZE == 0);
 	if (off + len > fl->size)
 		return -EIO;
+	for (size_t i = 0; i < len; i += UNIT_SIZE) {
+		if (page_at(fl, off + i)->bad)
+			return -EIO;
+	}
 	for (size_t i = 0; i < len; i += UNIT_SIZE)
 		page_read(fl, off + i, (uint8_t *)buf + i);
 	return 0;
@@ -597,6 +603,14 @@ void fake_dev_flip(struct fake_dev *f, const char *name, uint64_t off)
 	page[off % UNIT_SIZE] ^= 0x10;
 	page_write(f, fl, u64_round_down(off, UNIT_SIZE), page);
 	page_flush(page_at(fl, off));
+}
+
+void fake_dev_spoil(struct fake_dev *f, const char *name, uint64_t off)
+{
+	struct file *fl = file_find(f, name);
+
+	assert(fl != NULL && off < fl->size);
+	page_at(fl, off)->bad = true;
 }
 
 uint64_t fake_dev_size(struct fake_dev *f, const char *name)

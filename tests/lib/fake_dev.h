@@ -41,6 +41,8 @@ void fake_dev_power_cut(struct fake_dev *f);
 
 /* Flips a bit. */
 void fake_dev_flip(struct fake_dev *f, const char *name, uint64_t off);
+/* The page at @off cannot be read at a start until it is written anew. */
+void fake_dev_spoil(struct fake_dev *f, const char *name, uint64_t off);
 uint64_t fake_dev_size(struct fake_dev *f, const char *name);
 bool fake_dev_peek(struct fake_dev *f, const char *name, uint64_t off,
 		   void *page);

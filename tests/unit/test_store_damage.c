@@ -16,6 +16,15 @@
 #define MIB (1u << 20)
 #define BLOCK STORE_FIX_BLOCK
 
+static int check(struct store_box *b, bool data)
+{
+	FILE *out = tmpfile();
+	int n = store_check(fake_dev_dev(b->f), &b->o, data, out);
+
+	(void)fclose(out);
+	return n;
+}
+
 /* ---- stores that are not ours or not whole ---- */
 
 static void refuses(struct store_box *b, int err, const char *word)
@@ -80,6 +89,27 @@ static void a_damaged_journal_is_reported(void **state)
 	fake_dev_flip(b->f, "journal", 4 * 8192 + 90);
 	assert_int_equal(store_box_open(b), 0);
 	store_fix_read_same(b, 10, 0, 0, 40960);
+}
+
+/* Of the journal only what is to be replayed must be readable. */
+static void a_bad_place_beyond_the_journals_end_does_not_matter(void **state)
+{
+	struct store_box *b = *state;
+
+	store_box_settle(b);
+	for (uint32_t i = 0; i < 10; i++) {
+		store_fix_write(b, 10, 0, i * 4096, 4096);
+		assert_int_equal(store_box_sync(b, 0), 0);
+	}
+	store_box_kill(b);
+	fake_dev_spoil(b->f, "journal", 40 * 8192);
+	fake_dev_spoil(b->f, "journal", MIB - 4096);
+	assert_int_equal(check(b, true), 0);
+	assert_int_equal(store_box_open(b), 0);
+	store_fix_read_same(b, 10, 0, 0, 40960);
+	store_box_kill(b);
+	fake_dev_spoil(b->f, "journal", 4 * 8192);
+	refuses(b, -EIO, "journal");
 }
 
 static void flipped_data_is_never_served(void **state)
@@ -312,15 +342,6 @@ static void cut_numbers_of_older_builds_are_read(void **state)
 
 /* ---- check and scrub ---- */
 
-static int check(struct store_box *b, bool data)
-{
-	FILE *out = tmpfile();
-	int n = store_check(fake_dev_dev(b->f), &b->o, data, out);
-
-	(void)fclose(out);
-	return n;
-}
-
 static void check_finds_what_is_wrong(void **state)
 {
 	struct store_box *b = *state;
@@ -389,6 +410,7 @@ int main(void)
 		T(no_store_and_an_existing_one_are_told_apart),
 		T(a_damaged_superblock_is_reported),
 		T(a_damaged_journal_is_reported),
+		T(a_bad_place_beyond_the_journals_end_does_not_matter),
 		T(flipped_data_is_never_served),
 		T(a_cut_through_a_unit_that_cannot_be_read_is_made),
 		T(a_damaged_index_is_reported),
