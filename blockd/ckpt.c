@@ -224,6 +224,7 @@ static void take_block(struct store *s, struct block *b)
 	b->encoded = b->m.version;
 	b->dirty = false;
 	b->flying = true;
+	b->gone = b->units == 0;
 	s->dirty_blocks--;
 	slist_del(&b->clink);
 	slist_push(&c->flying, &b->flink);
@@ -358,6 +359,10 @@ static void settle_blocks(struct store *s)
 
 		slist_del(&b->flink);
 		b->flying = false;
+		/* Of what is gone the index has no version that keeps older
+		 * records off it: the journal must say so, too. */
+		for (uint32_t w = 0; w < words && b->gone; w++)
+			b->jdirty[w] |= b->cdirty[w];
 		memset(b->cdirty, 0, words * sizeof(uint64_t));
 		for (uint32_t u = 0; u < image_units(&b->m); u++) {
 			struct ubuf *ub = block_ubuf(s, b, u);
@@ -367,7 +372,7 @@ static void settle_blocks(struct store *s)
 			ub->flying = false;
 			ubuf_settle(s, ub);
 		}
-		if (b->m.version == b->encoded && b->on_jlist) {
+		if (b->m.version == b->encoded && b->on_jlist && !b->gone) {
 			b->jmeta = false;
 			memset(b->jdirty, 0, words * sizeof(uint64_t));
 			block_unlist_journal(s, b);

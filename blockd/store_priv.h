@@ -99,6 +99,7 @@ struct block {
 	uint32_t size; /* of this object */
 	bool dirty; /* differs from what the last checkpoint took */
 	bool flying;
+	bool gone; /* flying, and deleted from the index */
 	bool jmeta; /* end or cut changed without a unit */
 	bool on_jlist; /* on some journal list */
 	uint64_t *jdirty; /* units changed since last journalled */

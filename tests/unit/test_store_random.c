@@ -675,36 +675,48 @@ static void failing_io_loses_nothing_that_was_synced(void **state)
 	}
 }
 
+static void memory_fails(uint64_t seed)
+{
+	struct world *w = world_new(seed, 16u << 20);
+
+	w->faults = true;
+	for (uint32_t round = 0; round < 8; round++) {
+		int err;
+
+		w->leaks = true;
+		(void)mem_fail_at(1 + rnd(w, 60));
+		run(w, 100);
+		(void)mem_fail_at(0);
+		restart(w);
+		w->leaks = false;
+		w->error = 0;
+		(void)mem_fail_at(1 + rnd(w, 30));
+		err = store_box_open(&w->box);
+		(void)mem_fail_at(0);
+		if (err == 0)
+			store_box_kill(&w->box);
+		else
+			require(w, err == -ENOMEM);
+		reopen(w);
+	}
+	world_free(w);
+}
+
 static void failing_memory_loses_nothing(void **state)
 {
 	uint64_t first = seed_first(), count = seed_count(15);
 
 	(void)state;
-	for (uint64_t seed = first; seed < first + count; seed++) {
-		struct world *w = world_new(seed, 16u << 20);
+	for (uint64_t seed = first; seed < first + count; seed++)
+		memory_fails(seed);
+}
 
-		w->faults = true;
-		for (uint32_t round = 0; round < 8; round++) {
-			int err;
-
-			w->leaks = true;
-			(void)mem_fail_at(1 + rnd(w, 60));
-			run(w, 100);
-			(void)mem_fail_at(0);
-			restart(w);
-			w->leaks = false;
-			w->error = 0;
-			(void)mem_fail_at(1 + rnd(w, 30));
-			err = store_box_open(&w->box);
-			(void)mem_fail_at(0);
-			if (err == 0)
-				store_box_kill(&w->box);
-			else
-				require(w, err == -ENOMEM);
-			reopen(w);
-		}
-		world_free(w);
-	}
+/* Two cuts in one commit, of a block that a checkpoint has deleted between
+ * them. */
+static void what_a_seed_once_found_is_not_back(void **state)
+{
+	(void)state;
+	memory_fails(112);
 }
 
 int main(void)
@@ -713,6 +725,7 @@ int main(void)
 		cmocka_unit_test(restarts_lose_nothing_that_was_synced),
 		cmocka_unit_test(failing_io_loses_nothing_that_was_synced),
 		cmocka_unit_test(failing_memory_loses_nothing),
+		cmocka_unit_test(what_a_seed_once_found_is_not_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
