@@ -187,6 +187,40 @@ static void a_cut_is_known_only_with_its_edges(void **state)
 	assert_true(k > 4);
 }
 
+/* A block that is loaded while a checkpoint brings a cut into the index, and
+ * journalled before the cut: what the cut took from it does not come back. */
+static void a_block_loaded_during_its_cut_stays_cut(void **state)
+{
+	struct store_box *b = *state;
+	struct blk_cut c = { .ino = 10, .cut = 1, .from = 4096,
+			     .to = BLK_CUT_TO_END,
+			     .block_log2 = STORE_BOX_LOG2 };
+	struct store_req r = { .done = ignored };
+
+	store_box_settle(b);
+	store_fix_write(b, 10, 0, 0, 16384);
+	assert_int_equal(store_box_close(b), 0);
+	assert_int_equal(store_box_open(b), 0);
+	store_box_settle(b);
+	fake_dev_in_order(b->f, true);
+	/* The checkpoint has something to write. */
+	store_fix_write(b, 20, 0, 0, 4096);
+	store_cut(b->s, &r, &c);
+	fake_dev_advance(b->f, CKPT_AGE_MS);
+	ckpt_tick(b->s);
+	assert_int_equal(b->s->ckpt.state, CKPT_FILL);
+	assert_true(b->s->cut_count == 1);
+	assert_int_equal(store_box_write(b, 10, 0, 1, 0, store_fix_pattern,
+					 4096, true), 0);
+	assert_int_not_equal(b->s->ckpt.state, CKPT_IDLE);
+	store_fix_reopen(b);
+	assert_int_equal(store_box_read(b, 10, 0, 1, 0, store_fix_got, 16384),
+			 0);
+	assert_memory_equal(store_fix_got, store_fix_pattern, 4096);
+	for (uint32_t i = 4096; i < 16384; i++)
+		assert_int_equal(store_fix_got[i], 0);
+}
+
 /* ---- names ---- */
 
 /* Opens a store whose second segment is being made when it dies before the
@@ -253,6 +287,7 @@ int main(void)
 		T(a_cut_after_half_a_checkpoint_is_newer),
 		cmocka_unit_test(what_a_start_replays_is_durable),
 		cmocka_unit_test(a_cut_is_known_only_with_its_edges),
+		T(a_block_loaded_during_its_cut_stays_cut),
 		cmocka_unit_test(a_segment_that_is_used_keeps_its_name),
 	};
 
