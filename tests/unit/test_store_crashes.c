@@ -134,6 +134,52 @@ static void what_a_start_replays_is_durable(void **state)
 	assert_true(replayed > 5);
 }
 
+/* ---- in place ---- */
+
+/* A unit is overwritten in place only while the journal has it whole: after a
+ * checkpoint it has not, until it is synced again. */
+static bool overwritten_unsynced(uint64_t seed, uint64_t k)
+{
+	struct store_box b;
+	bool died;
+
+	store_box_init(&b, seed, 64 * MIB, MIB, MIB);
+	store_box_settle(&b);
+	for (uint8_t content = 1; content <= 2; content++) {
+		store_fix_fill(content);
+		store_fix_write(&b, 10, 0, 0, 8192);
+		if (content == 1)
+			assert_int_equal(store_box_sync(&b, 10), 0);
+		else
+			fake_dev_die_at(b.f, k);
+		fake_dev_advance(b.f, CKPT_AGE_MS);
+		ckpt_tick(b.s);
+		store_box_settle(&b);
+	}
+	died = fake_dev_dead(b.f);
+	store_box_power_cut(&b);
+	assert_int_equal(store_box_open(&b), 0);
+	assert_int_equal(store_box_read(&b, 10, 0, 0, 0, store_fix_got, 8192),
+			 0);
+	store_fix_fill(store_fix_got[0] == store_fix_pattern[0] ? 2 : 1);
+	assert_memory_equal(store_fix_got, store_fix_pattern, 8192);
+	store_box_fini(&b);
+	return died;
+}
+
+static void what_is_not_journalled_is_not_overwritten(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		uint64_t k = 1;
+
+		while (overwritten_unsynced(seed, k))
+			k++;
+		assert_true(k > 2);
+	}
+	store_fix_fill(1);
+}
+
 /* ---- cuts ---- */
 
 /* A cut whose commit takes several records, cut off before the @k-th step that
@@ -286,6 +332,7 @@ int main(void)
 		T(a_write_after_half_a_checkpoint_is_newer),
 		T(a_cut_after_half_a_checkpoint_is_newer),
 		cmocka_unit_test(what_a_start_replays_is_durable),
+		cmocka_unit_test(what_is_not_journalled_is_not_overwritten),
 		cmocka_unit_test(a_cut_is_known_only_with_its_edges),
 		T(a_block_loaded_during_its_cut_stays_cut),
 		cmocka_unit_test(a_segment_that_is_used_keeps_its_name),
