@@ -184,6 +184,20 @@ static void a_purge_frees_everything(void **state)
 	assert_int_equal(before, after);
 }
 
+/* What comes before the index knows would stay for good: nobody deletes it once
+ * more. */
+static void a_purged_inode_takes_nothing(void **state)
+{
+	struct store_box *b = *state;
+
+	store_box_settle(b);
+	store_fix_write(b, 10, 0, 0, BLOCK);
+	assert_int_equal(store_box_purge(b, 10), 0);
+	assert_int_equal(store_box_write(b, 10, 0, 9, 0, store_fix_pattern,
+					 100, true), -ESTALE);
+	assert_int_equal(store_box_alloc(b, 10, 0, 9, 0, 4096), -ESTALE);
+}
+
 static void alloc_reads_as_zeros_and_survives(void **state)
 {
 	struct store_box *b = *state;
@@ -543,6 +557,7 @@ int main(void)
 		T(an_old_cut_number_is_refused),
 		T(a_repeated_cut_does_nothing),
 		T(a_purge_frees_everything),
+		T(a_purged_inode_takes_nothing),
 		T(alloc_reads_as_zeros_and_survives),
 		T(map_shows_data_only),
 		T(list_names_every_block_once),
