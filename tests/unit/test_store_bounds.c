@@ -103,6 +103,31 @@ static void a_checkpoint_under_a_write_takes_no_promise_away(void **state)
 	assert_int_equal(store_audit(b->s, false), 0);
 }
 
+/* Its commit has nothing more to write then, and ends. */
+static void a_cut_that_a_checkpoint_made_durable_is_answered(void **state)
+{
+	struct store_box *b = *state;
+	struct blk_cut cut = { .ino = 10, .cut = 1, .from = 99 * BLOCK,
+			       .to = BLK_CUT_TO_END,
+			       .block_log2 = STORE_BOX_LOG2 };
+	struct call c = { .r.done = called };
+
+	store_box_fini(b);
+	store_box_init(b, 1, 64 * MIB, MIB, 16 * MIB);
+	store_box_settle(b);
+	/* More than the journal holds, before the cut in its commit. */
+	for (uint32_t i = 0; i < 60; i++)
+		store_fix_write(b, 10, i / 2, i % 2 * 15 * UNIT_SIZE,
+				15 * UNIT_SIZE);
+	store_cut(b->s, &c.r, &cut);
+	for (uint32_t i = 0; i < 5000 && fake_dev_step(b->f); i++)
+		;
+	assert_true(c.done);
+	assert_int_equal(c.err, 0);
+	assert_true(store_clean(b->s));
+	assert_int_equal(b->s->commit.state, COMMIT_IDLE);
+}
+
 static void deleting_much_begins_a_checkpoint(void **state)
 {
 	static uint64_t inos[1024];
@@ -160,6 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(a_checkpoint_under_a_write_takes_no_promise_away),
+		T(a_cut_that_a_checkpoint_made_durable_is_answered),
 		T(deleting_much_begins_a_checkpoint),
 		T(reserving_space_waits_for_memory),
 	};
