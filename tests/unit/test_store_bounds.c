@@ -128,6 +128,35 @@ static void a_cut_that_a_checkpoint_made_durable_is_answered(void **state)
 	assert_int_equal(b->s->commit.state, COMMIT_IDLE);
 }
 
+/* Of two units one is in memory, and must stay while the other is read, though
+ * a checkpoint takes it. */
+static void a_buffer_that_a_write_will_change_stays(void **state)
+{
+	struct store_box *b = *state;
+	struct blk_write w = { .ino = 10, .off = 100, .len = UNIT_SIZE,
+			       .block_log2 = STORE_BOX_LOG2, .mtime_ns = 5 };
+	struct call c = { .r.done = called };
+
+	store_box_fini(b);
+	store_box_init(b, 1, 64 * MIB, MIB, CACHE_BYTES_MIN);
+	store_fix_write(b, 10, 0, 0, BLOCK);
+	store_fix_write(b, 10, 0, 0, UNIT_SIZE);
+	fake_dev_hold_reads(b->f, true);
+	w.sums = (struct wire_str){ c.sums, crc32c_piece_count(100,
+							       w.len) * 4 };
+	crc32c_sums(100, store_fix_pattern + 100, w.len, c.sums);
+	store_write(b->s, &c.r, &w, store_fix_pattern + 100);
+	for (uint32_t i = 0; i < 2 * CACHE_BYTES_MIN / UNIT_SIZE; i++)
+		store_fix_write(b, 11, i / 32, i % 32 * UNIT_SIZE, UNIT_SIZE);
+	assert_false(c.done);
+	fake_dev_hold_reads(b->f, false);
+	store_box_settle(b);
+	assert_true(c.done);
+	assert_int_equal(c.err, 0);
+	store_fix_read_same(b, 10, 0, 0, BLOCK);
+	assert_int_equal(store_audit(b->s, false), 0);
+}
+
 static void deleting_much_begins_a_checkpoint(void **state)
 {
 	static uint64_t inos[1024];
@@ -186,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_checkpoint_under_a_write_takes_no_promise_away),
 		T(a_cut_that_a_checkpoint_made_durable_is_answered),
+		T(a_buffer_that_a_write_will_change_stays),
 		T(deleting_much_begins_a_checkpoint),
 		T(reserving_space_waits_for_memory),
 	};
