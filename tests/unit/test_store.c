@@ -184,6 +184,18 @@ static void a_purge_frees_everything(void **state)
 	assert_int_equal(before, after);
 }
 
+static void a_cut_spares_who_knew_of_it(void **state)
+{
+	struct store_box *b = *state;
+
+	assert_int_equal(store_box_write(b, 10, 0, 5, 0, store_fix_pattern,
+					 8192, false), 0);
+	assert_int_equal(store_box_cut(b, 10, 5, 0, BLK_CUT_TO_END), 0);
+	assert_int_equal(store_box_read(b, 10, 0, 5, 0, store_fix_got, 8192),
+			 0);
+	assert_memory_equal(store_fix_got, store_fix_pattern, 8192);
+}
+
 /* What comes before the index knows would stay for good: nobody deletes it once
  * more. */
 static void a_purged_inode_takes_nothing(void **state)
@@ -558,6 +570,7 @@ int main(void)
 		T(a_repeated_cut_does_nothing),
 		T(a_purge_frees_everything),
 		T(a_purged_inode_takes_nothing),
+		T(a_cut_spares_who_knew_of_it),
 		T(alloc_reads_as_zeros_and_survives),
 		T(map_shows_data_only),
 		T(list_names_every_block_once),
