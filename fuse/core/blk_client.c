@@ -10,7 +10,7 @@
  * cost more than the copy; a little beyond it, where writers wait; and not all
  * of a very large one. */
 #define KEPT_MAX (256u << 20)
-#define KEPT_BEYOND (16u << 20)
+#define KEPT_BEYOND (4u << 20)
 /* A daemon with less than this many bounds of free space is written through. */
 #define LOW_FACTOR 2u
 
