@@ -16,7 +16,7 @@ struct reg_call {
 	void (*done)(struct reg_call *c);
 	bool busy;
 	bool again; /* wanted once more while busy */
-	uint64_t sent_ms;
+	uint64_t sent_ms; /* of the leases' clock */
 	int status;
 	struct rpc_frame *frame;
 	/* Set on the net's thread, which may do so for the next call while
@@ -79,7 +79,7 @@ static void call_send(struct reg_call *c, uint16_t opcode, uint32_t body_len)
 		.cb = call_done,
 	};
 	/* The lease is counted from here, not from when metad gave it. */
-	c->sent_ms = ring_now_ms();
+	c->sent_ms = blk_serve_lease_clock_ms();
 	rpc_send(c->r->metad, &c->call);
 }
 

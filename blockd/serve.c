@@ -1,5 +1,7 @@
 #include "blockd/serve_priv.h"
 
+#include <time.h>
+
 #include "common/crc32c.h"
 #include "common/diag.h"
 #include "common/status.h"
@@ -134,9 +136,17 @@ static bool refuse(struct serve_req *q, int err)
 	return true;
 }
 
+uint64_t blk_serve_lease_clock_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
 bool blk_serve_lease_ok(const struct serve *s)
 {
-	return ring_now_ms() < s->lease_until_ms;
+	return blk_serve_lease_clock_ms() < s->lease_until_ms;
 }
 
 /* Does metad ask how things stand after a session that died? */

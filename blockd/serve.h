@@ -57,7 +57,10 @@ uint16_t blk_serve_port(const struct serve *s);
  * fetched just now: sessions that it lacks are dead. */
 void blk_serve_set_map(struct serve *s, struct cmap *m);
 uint64_t blk_serve_epoch(const struct serve *s);
-/* Clients are served until @until_ms of CLOCK_MONOTONIC. */
+/* The clock of leases: it goes on while the machine sleeps, as metad's does.
+ * CLOCK_BOOTTIME. */
+uint64_t blk_serve_lease_clock_ms(void);
+/* Clients are served until @until_ms of that clock. */
 void blk_serve_set_lease(struct serve *s, uint64_t until_ms);
 /* One word for people about the daemon's place in the cluster; borrowed. */
 void blk_serve_set_state(struct serve *s, const char *state);

@@ -103,7 +103,8 @@ static void collect_serve(struct serve *s, struct counter *l, unsigned *n)
 	    c->wait_timeouts);
 	add(l, n, "epoch", true, "cluster map epoch", blk_serve_epoch(s));
 	add(l, n, "lease_ms", true, "serving lease left",
-	    blk_serve_lease_ok(s) ? s->lease_until_ms - ring_now_ms() : 0);
+	    blk_serve_lease_ok(s) ?
+		    s->lease_until_ms - blk_serve_lease_clock_ms() : 0);
 }
 
 static void collect_rim(struct serve *s, struct counter *l, unsigned *n)

@@ -7,6 +7,7 @@
  */
 #include "tests/lib/blockd_run.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -335,6 +336,51 @@ static void without_the_lease_nothing_is_served(struct blockd_run *x)
 	raw_close(&r);
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* which wants to be preloaded first */
+static char slept[128];
+
+static void preload_boottime(void)
+{
+	child_preload("jumpclock.so");
+	setenv("JUMP_BOOTTIME", "1", 1);
+	setenv("JUMP_FILE", slept, 1);
+}
+
+static void set_slept(int64_t seconds)
+{
+	int fd = open(slept, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0 && pwrite(fd, &seconds, 8, 0) == 8 && close(fd) == 0);
+}
+
+/* Meanwhile others may have been given what the lease was for. */
+static void a_lease_runs_out_while_the_machine_sleeps(struct blockd_run *x)
+{
+	struct frame *f;
+	struct blk_raw r;
+	uint64_t id;
+
+	snprintf(slept, sizeof(slept), "%s/slept", x->child.dir);
+	set_slept(0);
+	x->child.before_exec = preload_boottime;
+	fake_metad_set_lease(x->metad, 60000);
+	run_start(x, NULL);
+	run_client(x, &r, 1, 1);
+	CHECK_EQ(raw_write(&r, 5, 0, 0, "x", 1, SYNC), 0);
+	fake_metad_set_lease(x->metad, 0); /* metad falls silent */
+	sleep_ms(2500);
+	CHECK_EQ(raw_write(&r, 5, 0, 0, "x", 1, SYNC), 0);
+	set_slept(3600);
+	id = raw_write_begin(&r, 5, 0, 0, "y", 1, SYNC);
+	CHECK(!raw_recv(&r, 700) && errno == ETIMEDOUT);
+	fake_metad_set_lease(x->metad, 60000);
+	f = raw_recv(&r, 5000);
+	CHECK(f && f->h.request_id == id && f->h.status == 0);
+	frame_free(f);
+	raw_close(&r);
+}
+#endif
+
 int main(int argc, char **argv)
 {
 	static const struct blockd_test tests[] = {
@@ -350,6 +396,9 @@ int main(int argc, char **argv)
 		BLOCKD_TEST(what_metad_is_told_of_the_end_is_durable),
 		BLOCKD_TEST(before_its_store_is_accepted_nothing_is_confirmed),
 		BLOCKD_TEST(without_the_lease_nothing_is_served),
+#ifndef __SANITIZE_ADDRESS__
+		BLOCKD_TEST(a_lease_runs_out_while_the_machine_sleeps),
+#endif
 	};
 
 	return blockd_tests_run(argc, argv, tests, array_count(tests));

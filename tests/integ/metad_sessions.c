@@ -317,13 +317,7 @@ static char trigger[128];
 
 static void preload_failing_malloc(void)
 {
-	char exe[512], so[600];
-	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe));
-
-	while (len > 0 && exe[len - 1] != '/')
-		len--;
-	snprintf(so, sizeof(so), "%.*spreload/failmalloc.so", (int)len, exe);
-	setenv("LD_PRELOAD", so, 1);
+	child_preload("failmalloc.so");
 	setenv("FAIL_MALLOC", trigger, 1);
 }
 

@@ -134,6 +134,17 @@ void child_spawn(struct child *x, const char *program,
 	_exit(127);
 }
 
+void child_preload(const char *name)
+{
+	char exe[512], so[600];
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe));
+
+	while (len > 0 && exe[len - 1] != '/')
+		len--;
+	snprintf(so, sizeof(so), "%.*spreload/%s", (int)len, exe, name);
+	setenv("LD_PRELOAD", so, 1);
+}
+
 bool child_runs(struct child *x)
 {
 	return waitpid(x->pid, NULL, WNOHANG) == 0;

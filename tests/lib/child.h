@@ -42,6 +42,9 @@ void child_kill9(struct child *x);
 int child_term(struct child *x); /* SIGTERM, then as child_wait() */
 /* Ends the test with @what and the daemon's log. */
 noreturn_fn void child_die(const struct child *x, const char *what);
+/* For before_exec: preloads the test's own preload/@name. Not under asan, which
+ * wants to be the first. */
+void child_preload(const char *name);
 bool child_log_has(const struct child *x, const char *text);
 
 /* On loopback; another process may take it before it is used. */

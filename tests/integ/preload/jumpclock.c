@@ -2,8 +2,12 @@
  * adds to CLOCK_REALTIME, gettimeofday() and time() the seconds in the first
  * 8 bytes of $JUMP_FILE, which may change at any time. The other clocks stay
  * true, as they do when an administrator or NTP sets the clock.
+ *
+ * With $JUMP_BOOTTIME it is CLOCK_BOOTTIME alone that is ahead, as after the
+ * machine slept.
  */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,6 +21,7 @@
 #pragma GCC diagnostic ignored "-Wnonnull-compare"
 
 static const int64_t *jump_s;
+static bool boottime;
 
 __attribute__((constructor)) static void jump_open(void)
 {
@@ -24,6 +29,7 @@ __attribute__((constructor)) static void jump_open(void)
 	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	void *p;
 
+	boottime = getenv("JUMP_BOOTTIME") != NULL;
 	if (fd < 0)
 		return;
 	p = mmap(NULL, 8, PROT_READ, MAP_SHARED, fd, 0);
@@ -32,12 +38,18 @@ __attribute__((constructor)) static void jump_open(void)
 		jump_s = p;
 }
 
+static bool jumps(clockid_t clock)
+{
+	if (boottime)
+		return clock == CLOCK_BOOTTIME;
+	return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+}
+
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
 	long rv = syscall(SYS_clock_gettime, clock, t);
 
-	if (rv == 0 && jump_s &&
-	    (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+	if (rv == 0 && jump_s && jumps(clock))
 		t->tv_sec += __atomic_load_n(jump_s, __ATOMIC_RELAXED);
 	return (int)rv;
 }
