@@ -18,7 +18,7 @@
 #define GATHER_MS 20u
 #define AGAIN_MS 500u
 #define TRY_MS 5000u
-/* Parked while anybody is away; for so long, twice as long each time, when one
+/* Parked until somebody is back; for so long, twice as long each time, when one
  * who is there did not purge it. */
 #define PARK_MS_MIN 1000u
 #define PARK_MS_MAX 60000u
@@ -48,6 +48,8 @@ struct purge {
 		size_t cap, count; /* cap: a power of two, or 0 */
 		uint64_t ms, until_ms;
 		bool again; /* not only for who is away */
+		uint32_t away[DAEMON_COUNT_MAX]; /* those they wait for */
+		uint32_t away_count;
 	} parked;
 };
 
@@ -97,17 +99,35 @@ static void unpark_all(struct purge *p)
 	p->parked.slots = NULL;
 	p->parked.cap = p->parked.count = 0;
 	p->parked.again = false;
+	p->parked.away_count = 0;
 }
 
-static bool anybody_away(struct metad *md)
+static void away_note(struct purge *p, uint32_t id)
 {
-	const struct cmap *map = sm_map(md->sm);
 	uint32_t i;
 
-	for (i = 0; i < map->daemon_count; i++)
-		if (map->daemons[i].state != CMAP_STATE_NEW &&
-		    monitor_lease_over(md->monitor, map->daemons[i].id))
+	for (i = 0; i < p->parked.away_count; i++)
+		if (p->parked.away[i] == id)
+			return;
+	if (i < DAEMON_COUNT_MAX)
+		p->parked.away[p->parked.away_count++] = id;
+}
+
+/* Of several who are away one may stay so for long: whoever is back has space
+ * to free. One that was given up is not asked any more. */
+static bool anybody_back(const struct purge *p)
+{
+	const struct cmap *map = sm_map(p->md->sm);
+	uint32_t i;
+
+	for (i = 0; i < p->parked.away_count; i++) {
+		uint32_t id = p->parked.away[i];
+		int at = cmap_find_daemon(map, id);
+
+		if (at < 0 || map->daemons[at].state == CMAP_STATE_NEW ||
+		    !monitor_lease_over(p->md->monitor, id))
 			return true;
+	}
 	return false;
 }
 
@@ -116,7 +136,7 @@ static bool may_unpark(const struct purge *p)
 	if (p->parked.count == 0)
 		return false;
 	return p->parked.again ? uv_now(&p->md->loop) >= p->parked.until_ms :
-				 !anybody_away(p->md);
+				 anybody_back(p);
 }
 
 /* ---- batches ---- */
@@ -126,7 +146,10 @@ static bool excused(struct fan *f, uint32_t daemon_id)
 	struct purge_batch *b = container_of(f, struct purge_batch, fan);
 
 	b->skipped = true;
-	b->again |= !monitor_lease_over(f->md->monitor, daemon_id);
+	if (monitor_lease_over(f->md->monitor, daemon_id))
+		away_note(b->purge, daemon_id);
+	else
+		b->again = true;
 	return true;
 }
 

@@ -296,7 +296,7 @@ static void what_is_deleted_is_purged_everywhere(struct metad_run *x)
 static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 {
 	struct metad_client c;
-	uint64_t inos[41], calls;
+	uint64_t inos[42], calls;
 	char name[16];
 	unsigned i;
 
@@ -304,7 +304,7 @@ static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 	metad_run_blockd(x, 0, 11, 1);
 	metad_run_blockd(x, 1, 12, 1);
 	CHECK_EQ(metad_client_open(x, &c, 1), 0);
-	for (i = 0; i < 41; i++) {
+	for (i = 0; i < 42; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		c.seq_low = c.seq + 1;
 		CHECK_EQ(metad_client_create(&c, ROOT_INO, name,
@@ -339,8 +339,17 @@ static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 	sleep_ms(SOON_MS);
 	fake_blockd_set_down(x->blockd[0], false);
 	EVENTUALLY(fake_blockd_purged(x->blockd[0], inos[40]) > 0);
+	/* And so is one of several who are away when it is back. */
+	fake_blockd_set_down(x->blockd[0], true);
+	sleep_ms(6500);
+	CHECK_EQ(metad_client_give_back(&c, inos[41], META_RETURN_ORPHAN |
+						META_RETURN_LEASE), 0);
+	CHECK_EQ(metad_client_sync(&c), 0);
+	sleep_ms(SOON_MS);
+	fake_blockd_set_down(x->blockd[0], false);
+	EVENTUALLY(fake_blockd_purged(x->blockd[0], inos[41]) > 0);
 	fake_blockd_set_down(x->blockd[1], false);
-	for (i = 0; i < 41; i++)
+	for (i = 0; i < 42; i++)
 		EVENTUALLY(fake_blockd_purged(x->blockd[1], inos[i]) > 0);
 	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATUS,
 				      "purge_pending") == 0);
