@@ -188,17 +188,35 @@ static int edge_lost(struct op *op)
 	return err;
 }
 
+/* Where the tries of this cut are counted. With more cuts than places the
+ * others wait for those that were tried most. */
+static struct edge_tries *edge_tries(struct op *op)
+{
+	struct edge_tries *t = op->s->edge_tries, *least = t;
+
+	for (uint32_t i = 0; i < EDGE_TRIES_KEPT; i++, t++) {
+		if (t->ino == op->in->ino && t->cut == op->u.c.c.cut)
+			return t;
+		if (t->count < least->count)
+			least = t;
+	}
+	*least = (struct edge_tries){ .ino = op->in->ino,
+				      .cut = op->u.c.c.cut };
+	return least;
+}
+
 /* Has the disk failed to read what the edge of this cut needs often enough, a
  * time for each time that metad asks, not to be asked again? */
 static bool edge_hopeless(struct op *op)
 {
-	struct edge_tries *t = &op->s->edge_tries[op->in->ino %
-						  EDGE_TRIES_KEPT];
+	return ++edge_tries(op)->count >= EDGE_TRIES_MAX;
+}
 
-	if (t->ino != op->in->ino || t->cut != op->u.c.c.cut)
-		*t = (struct edge_tries){ .ino = op->in->ino,
-					  .cut = op->u.c.c.cut };
-	return ++t->count >= EDGE_TRIES_MAX;
+static void edge_tries_end(struct store *s, uint64_t ino)
+{
+	for (uint32_t i = 0; i < EDGE_TRIES_KEPT; i++)
+		if (s->edge_tries[i].ino == ino)
+			s->edge_tries[i] = (struct edge_tries){ 0 };
 }
 
 static void edge_done(struct op *op, int err)
@@ -291,6 +309,7 @@ static void cut_apply(struct op *op)
 		op_done(op, -ENOMEM);
 		return;
 	}
+	edge_tries_end(s, op->in->ino);
 	cut_blocks(s, op->in, &c->c);
 	if (c->c.to == BLK_CUT_TO_END)
 		s->active_ms = s->dev->vt->now_ms(s->dev);
@@ -393,6 +412,7 @@ static void purge_one(struct op *op)
 			return;
 		}
 		s->version++;
+		edge_tries_end(s, op->in->ino);
 		cut_blocks(s, op->in, &c);
 	}
 	op_done(op, 0);

@@ -198,6 +198,35 @@ static void a_cut_through_a_unit_that_cannot_be_read_is_made(void **state)
 	}
 }
 
+/* However many such cuts there are at once: each is made some time. */
+static void many_cuts_through_what_cannot_be_read_are_made(void **state)
+{
+	struct store_box *b = *state;
+	uint32_t left = 3 * EDGE_TRIES_KEPT;
+	bool done[3 * EDGE_TRIES_KEPT] = { false };
+
+	for (uint32_t i = 0; i < left; i++)
+		store_fix_write(b, 10 + i, 0, 0, BLOCK);
+	assert_int_equal(store_box_sync(b, 0), 0);
+	store_box_settle(b);
+	for (uint32_t n = 0; n < 4 * EDGE_TRIES_MAX && left > 0; n++) {
+		for (uint32_t i = 0; i < array_count(done); i++) {
+			int err;
+
+			if (done[i])
+				continue;
+			fake_dev_fail_at(b->f, 1, -EIO, false);
+			err = store_box_cut(b, 10 + i, 1, 9000,
+					    BLK_CUT_TO_END);
+			/* For each it was tried often enough. */
+			assert_true(err == -EIO || n + 1 >= EDGE_TRIES_MAX);
+			done[i] = err == 0;
+			left -= err == 0;
+		}
+	}
+	assert_int_equal(left, 0);
+}
+
 static char *index_path(struct store_box *b)
 {
 	static char path[128];
@@ -413,6 +442,7 @@ int main(void)
 		T(a_bad_place_beyond_the_journals_end_does_not_matter),
 		T(flipped_data_is_never_served),
 		T(a_cut_through_a_unit_that_cannot_be_read_is_made),
+		T(many_cuts_through_what_cannot_be_read_are_made),
 		T(a_damaged_index_is_reported),
 		T(a_damaged_cut_number_is_reported),
 		T(cut_numbers_of_older_builds_are_read),
