@@ -246,7 +246,7 @@ static int fk_read_now(struct dev *d, int file, uint64_t off, void *buf,
 		return -EIO;
 	for (size_t i = 0; i < len; i += UNIT_SIZE) {
 		if (page_at(fl, off + i)->bad)
-			return -EIO;
+			return -ENODATA; /* as of an O_DIRECT file */
 	}
 	for (size_t i = 0; i < len; i += UNIT_SIZE)
 		page_read(fl, off + i, (uint8_t *)buf + i);
