@@ -6,16 +6,11 @@
 
 struct rim_file *rim_file_new(void)
 {
-	struct rim_file *f = calloc(1, sizeof(*f));
-	if (f)
-		pthread_mutex_init(&f->owners_lock, NULL);
-	return f;
+	return calloc(1, sizeof(struct rim_file));
 }
 
 void rim_file_free(struct rim_file *f)
 {
-	pthread_mutex_destroy(&f->owners_lock);
-	free(f->owners);
 	free(f);
 }
 
@@ -161,10 +156,7 @@ static void ops_release(fuse_req_t req, fuse_ino_t ino,
 {
 	struct rim *r = rim_of(req);
 	struct rim_file *f = file_of(fi);
-	if (fi->flock_release)
-		core_lock_drop_owner(r->core, ino, LOCK_KIND_FLOCK,
-				     fi->lock_owner);
-	rim_file_locks_closed(r, ino, f);
+	rim_file_locks_closed(r, f);
 	if (f->writes)
 		rim_refused_forget(ino);
 	core_release(r->core, f->file);
@@ -176,8 +168,7 @@ static void ops_flush(fuse_req_t req, fuse_ino_t ino,
 		      struct fuse_file_info *fi)
 {
 	struct rim *r = rim_of(req);
-	core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX, fi->lock_owner);
-	rim_file_flushed(file_of(fi), ino);
+	rim_file_flushed(r, file_of(fi), ino, fi->lock_owner);
 	fuse_reply_err(req, -core_flush_error(r->core, core_file_of(fi)));
 }
 

@@ -165,6 +165,101 @@ static void lock_interrupted(fuse_req_t req, void *data)
 	}
 }
 
+/* ---- owners ----
+ *
+ * OFD locks and flock end with the handle, by RELEASE, which the kernel sends
+ * without waiting: a handle opened later may take its locks before, and under
+ * the same owner, which is the address of the kernel's struct file, used again
+ * at once. So each owner is the affair of the handle that used it last, and
+ * only that one's end drops its locks.
+ */
+#define OWNER_BUCKETS 4096u
+
+struct rim_owner {
+	uint64_t ino, owner;
+	enum lock_kind kind;
+	struct rim_file *f;
+	struct rim_owner *of_file, *next; /* of the bucket */
+};
+
+static pthread_mutex_t owners_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rim_owner *owners[OWNER_BUCKETS];
+
+/* owners_lock is held by the callers of these. */
+static struct rim_owner **owner_at(uint64_t ino, enum lock_kind kind,
+				   uint64_t owner)
+{
+	struct rim_owner **p = &owners[(ino ^ owner) % OWNER_BUCKETS];
+	while (*p && ((*p)->ino != ino || (*p)->kind != kind ||
+		      (*p)->owner != owner))
+		p = &(*p)->next;
+	return p;
+}
+
+static void owner_join(struct rim_owner *o, struct rim_file *f)
+{
+	o->f = f;
+	o->of_file = f->owners;
+	f->owners = o;
+}
+
+static void owner_leave(struct rim_owner *o)
+{
+	struct rim_owner **p = &o->f->owners;
+	while (*p && *p != o)
+		p = &(*p)->of_file;
+	if (*p)
+		*p = o->of_file;
+}
+
+static void owner_end(struct rim_owner *o)
+{
+	*owner_at(o->ino, o->kind, o->owner) = o->next;
+	owner_leave(o);
+	free(o);
+}
+
+/* @owner is about to lock through this handle. */
+static bool owner_note(struct rim *r, struct rim_file *f, uint64_t ino,
+		       enum lock_kind kind, uint64_t owner)
+{
+	pthread_mutex_lock(&owners_lock);
+	struct rim_owner **p = owner_at(ino, kind, owner), *o = *p;
+	if (!o) {
+		o = malloc(sizeof(*o));
+		if (o) {
+			*o = (struct rim_owner){ .ino = ino, .owner = owner,
+						 .kind = kind };
+			*p = o;
+			owner_join(o, f);
+		}
+	} else if (o->f != f) {
+		/* Of fcntl locks the owner may be a process, which has both
+		 * handles open and keeps the locks of the other one. */
+		if (kind == LOCK_KIND_FLOCK)
+			core_lock_drop_owner(r->core, ino, kind, owner);
+		owner_leave(o);
+		owner_join(o, f);
+	}
+	pthread_mutex_unlock(&owners_lock);
+	rim_file_sent(f);
+	return o != NULL;
+}
+
+/* The last descriptor of this handle is gone. Every process that locked
+ * through it has closed it (and lost its locks by FLUSH); what is left are OFD
+ * locks and flock, whose owner is the handle itself. */
+void rim_file_locks_closed(struct rim *r, struct rim_file *f)
+{
+	struct rim_owner *o;
+	pthread_mutex_lock(&owners_lock);
+	while ((o = f->owners)) {
+		core_lock_drop_owner(r->core, o->ino, o->kind, o->owner);
+		owner_end(o);
+	}
+	pthread_mutex_unlock(&owners_lock);
+}
+
 /* ---- handles that are being closed ----
  *
  * The last close of a handle drops its OFD and flock locks, but the kernel
@@ -179,11 +274,16 @@ static void lock_interrupted(fuse_req_t req, void *data)
  * makes a conflict wait. */
 static _Atomic int64_t closing_ms[CLOSING_SLOTS];
 
-void rim_file_flushed(struct rim_file *f, uint64_t ino)
+void rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
+		      uint64_t owner)
 {
-	pthread_mutex_lock(&f->owners_lock);
-	bool locks = f->owner_count > 0 || f->flocked;
-	pthread_mutex_unlock(&f->owners_lock);
+	core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX, owner);
+	pthread_mutex_lock(&owners_lock);
+	struct rim_owner *o = *owner_at(ino, LOCK_KIND_POSIX, owner);
+	if (o)
+		owner_end(o);
+	bool locks = f->owners != NULL;
+	pthread_mutex_unlock(&owners_lock);
 	if (locks)
 		atomic_store(&closing_ms[ino % CLOSING_SLOTS], rim_now_ms());
 }
@@ -277,45 +377,13 @@ static void range_of(const struct flock *fl, fuse_ino_t ino, uint64_t owner,
 	r->pid = (uint32_t)fl->l_pid;
 }
 
-/* Remembers that @owner locked through this handle. */
-static bool owner_note(struct rim_file *f, uint64_t owner)
-{
-	bool ok = true;
-	pthread_mutex_lock(&f->owners_lock);
-	for (uint32_t i = 0; i < f->owner_count; i++)
-		if (f->owners[i] == owner)
-			goto out;
-	uint64_t *grown = realloc(f->owners,
-				  (f->owner_count + 1) * sizeof(*grown));
-	if (grown) {
-		f->owners = grown;
-		f->owners[f->owner_count++] = owner;
-	} else {
-		ok = false;
-	}
-out:
-	pthread_mutex_unlock(&f->owners_lock);
-	rim_file_sent(f);
-	return ok;
-}
-
-/* The last descriptor of this handle is gone. Every POSIX owner that locked
- * through it has closed it (and lost its locks by FLUSH); what is left are
- * OFD locks, whose owner is the handle itself. */
-void rim_file_locks_closed(struct rim *r, uint64_t ino, struct rim_file *f)
-{
-	for (uint32_t i = 0; i < f->owner_count; i++)
-		core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX,
-				     f->owners[i]);
-}
-
 static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		      struct flock *lock, int sleep)
 {
 	struct lock_range r;
 	range_of(lock, ino, fi->lock_owner, &r);
 	if (r.type != LOCK_TYPE_UNLOCK &&
-	    !owner_note(file_of(fi), fi->lock_owner)) {
+	    !owner_note(rim_of(req), file_of(fi), ino, r.kind, r.owner)) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
@@ -352,11 +420,10 @@ static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		.end = UINT64_MAX,
 		.owner = fi->lock_owner,
 	};
-	struct rim_file *f = file_of(fi);
-	pthread_mutex_lock(&f->owners_lock);
-	f->flocked = true;
-	pthread_mutex_unlock(&f->owners_lock);
-	rim_file_sent(f);
+	if (!owner_note(rim_of(req), file_of(fi), ino, r.kind, r.owner)) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
 	switch (op & ~LOCK_NB) {
 	case LOCK_SH:
 		r.type = LOCK_TYPE_READ;

@@ -108,12 +108,7 @@ void ops_lock_fill(struct fuse_lowlevel_ops *ops);
 struct rim_file {
 	struct core_file *file;
 	bool writes; /* open for writing */
-	/* Lock owners that took POSIX-kind locks through this handle: an OFD
-	 * lock ends with the handle, which the kernel does not tell. */
-	pthread_mutex_t owners_lock;
-	uint64_t *owners;
-	uint32_t owner_count;
-	bool flocked; /* it has taken an flock; same lock */
+	struct rim_owner *owners; /* whose locks end with it: ops_lock.c */
 };
 struct rim_file *rim_file_new(void);
 void rim_file_free(struct rim_file *f);
@@ -150,9 +145,10 @@ static inline struct core_file *core_file_of(const struct fuse_file_info *fi)
 	return file;
 }
 /* Drops what locks the handle's close drops. */
-void rim_file_locks_closed(struct rim *r, uint64_t ino, struct rim_file *f);
-/* FLUSH came for it: this may be its last close. */
-void rim_file_flushed(struct rim_file *f, uint64_t ino);
+void rim_file_locks_closed(struct rim *r, struct rim_file *f);
+/* FLUSH came for it: @owner has closed it, and this may be its last close. */
+void rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
+		      uint64_t owner);
 
 /* kflush.c: the kernel writes back what it caches of @ino, then @cb(0), on
  * another thread; -EINVAL: it could not be made to. */
