@@ -125,7 +125,9 @@ static void setattr_fill(struct meta_setattr *s, fuse_ino_t ino,
 		s->valid |= META_SET_CTIME;
 		s->ctime_ns = ns_of(st->st_ctim);
 	}
-	if (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID))
+	/* Nothing, or only when: chown(2) of neither owner nor group. */
+	if ((to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID)) ||
+	    (to_set & ~FUSE_SET_ATTR_CTIME) == 0)
 		s->valid |= META_SET_KILLPRIV;
 }
 

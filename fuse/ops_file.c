@@ -382,10 +382,11 @@ static void ops_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
 	s->ino = ino;
 	s->whence = whence;
 	s->from = (uint64_t)off;
-	/* The last writer's close has left nothing in the kernel. */
+	/* The last writer's close has left nothing in the kernel. Without its
+	 * write-back cache that is what was stored into mappings. */
 	if (off < 0)
 		sought(s, -ENXIO);
-	else if (r->writeback && core_open_for_write(r->core, ino))
+	else if (core_open_for_write(r->core, ino, !r->writeback))
 		kflush(r, ino, seek_go, s);
 	else
 		seek_go(s, 0);

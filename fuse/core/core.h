@@ -157,7 +157,9 @@ void core_open(struct core *c, uint64_t ino, int flags,
 /* The last word on a handle; never fails, never blocks. */
 void core_release(struct core *c, struct core_file *f);
 uint64_t core_file_ino(const struct core_file *f);
-bool core_open_for_write(struct core *c, uint64_t ino);
+/* Has anybody a handle that writes? @mapped: one that a mapping can store
+ * through, which has to read as well. */
+bool core_open_for_write(struct core *c, uint64_t ino, bool mapped);
 
 /* Reads [off, off+len), bounded by the file's size. */
 void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,

@@ -29,6 +29,8 @@ void file_attach(struct core *c, struct core_file *f, struct core_inode *in)
 	in->open_count++;
 	if (file_writes(f))
 		in->write_open_count++;
+	if ((f->flags & O_ACCMODE) == O_RDWR)
+		in->rdwr_open_count++;
 }
 
 uint64_t core_file_ino(const struct core_file *f)
@@ -36,11 +38,12 @@ uint64_t core_file_ino(const struct core_file *f)
 	return f->in->ino;
 }
 
-bool core_open_for_write(struct core *c, uint64_t ino)
+bool core_open_for_write(struct core *c, uint64_t ino, bool mapped)
 {
 	core_lock(c);
 	const struct core_inode *in = inode_find(c, ino);
-	bool yes = in && in->write_open_count > 0;
+	bool yes = in && (mapped ? in->rdwr_open_count :
+				   in->write_open_count) > 0;
 	core_unlock(c);
 	return yes;
 }
@@ -154,6 +157,8 @@ void core_release(struct core *c, struct core_file *f)
 	in->open_count--;
 	if (file_writes(f))
 		in->write_open_count--;
+	if ((f->flags & O_ACCMODE) == O_RDWR)
+		in->rdwr_open_count--;
 	if (in->orphan && in->open_count == 0) {
 		ret_unheld(c, in);
 	} else if (file_writes(f) && in->write_open_count == 0) {

@@ -106,7 +106,8 @@ int main(int argc, char **argv)
 {
 	const struct posix_case *groups[] = { posix_names, posix_attrs,
 					      posix_data, posix_locks,
-					      posix_calls, posix_cached };
+					      posix_calls, posix_cached,
+					      posix_held };
 	int number = 0, failed = 0, passed = 0, skipped = 0;
 	bool list = argc > 1 && strcmp(argv[1], "-l") == 0;
 	if (argc < 2) {

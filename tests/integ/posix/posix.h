@@ -22,7 +22,7 @@ struct posix_case {
 };
 
 extern const struct posix_case posix_names[], posix_attrs[], posix_data[],
-	posix_locks[], posix_calls[], posix_cached[];
+	posix_locks[], posix_calls[], posix_cached[], posix_held[];
 
 void posix_fail(const char *file, int line, const char *what)
 	__attribute__((noreturn));
