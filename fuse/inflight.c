@@ -60,6 +60,11 @@ fuse_req_t rim_end(struct rim_req *rr)
 	return rr->req;
 }
 
+bool rim_wanted(const struct rim_req *rr)
+{
+	return __atomic_load_n(&rr->req, __ATOMIC_RELAXED) != NULL;
+}
+
 struct rim_req *rim_req_new(fuse_req_t req)
 {
 	struct rim_req *rr = malloc(sizeof(*rr));
@@ -91,7 +96,7 @@ static void look(void)
 		if (!rr->req || !rim_signalled(rr->pid, true))
 			continue;
 		dead[count++] = rr->req;
-		rr->req = NULL;
+		__atomic_store_n(&rr->req, NULL, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&lock);
 	for (size_t i = 0; i < count; i++)

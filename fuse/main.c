@@ -333,6 +333,7 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		.nodiratime = o->nodiratime,
 		.strictatime = o->strictatime,
 		.attr_changed = rim_attr_changed, .attr_changed_arg = &r,
+		.wanted = rim_write_wanted,
 	};
 	err = core_new(&co, &r.core);
 	if (err) {

@@ -225,6 +225,14 @@ static void written(void *arg, int err)
 	free(w);
 }
 
+/* Of a killed program the kernel has been told that nothing was written: it
+ * would never ask again for what came after all. */
+bool rim_write_wanted(void *arg)
+{
+	struct writing *w = arg;
+	return rim_wanted(&w->rr);
+}
+
 static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 		      size_t size, off_t off, struct fuse_file_info *fi)
 {
@@ -243,16 +251,15 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	/* The kernel syncs what it writes through its cache, and leaves that
 	 * to us for a handle of direct I/O. Buffered till then, the bytes and
 	 * the sync are one frame. */
+	flags |= CORE_WRITE_ASK;
 	if (fi->writepage)
 		flags |= CORE_WRITE_CACHE;
 	else if (fi->flags & O_DIRECT)
 		w->sync = fi->flags & O_SYNC; /* on a sync mount, too */
 	if (!fi->writepage && (fi->flags & O_DIRECT) && !w->sync)
 		flags |= CORE_WRITE_DIRECT;
-	/* With the kernel's write-back cache it alone knows the end of file
-	 * and has put appends there already. */
-	if ((fi->flags & O_APPEND) && !r->writeback)
-		flags |= CORE_WRITE_APPEND;
+	/* O_APPEND: the kernel knows the end of file, and puts appends there;
+	 * and leaves them where they are with RWF_NOAPPEND. */
 	if (fi->kill_suidgid) {
 		flags |= CORE_WRITE_KILLPRIV;
 		rim_drop_sgid(req, ino);

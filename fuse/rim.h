@@ -56,6 +56,10 @@ int64_t rim_now_ms(void); /* monotonic, to a few ms: cheap */
 void rim_begin(struct rim_req *rr, fuse_req_t req);
 /* Whom to answer; NULL: nobody any more. @rr is the caller's again. */
 fuse_req_t rim_end(struct rim_req *rr);
+/* Has nobody answered it yet? Without locks. */
+bool rim_wanted(const struct rim_req *rr);
+/* core_options.wanted */
+bool rim_write_wanted(void *arg);
 /* The same on the heap. NULL: no memory, the request was answered. */
 struct rim_req *rim_req_new(fuse_req_t req);
 fuse_req_t rim_req_take(struct rim_req *rr);

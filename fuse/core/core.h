@@ -36,6 +36,8 @@ struct core_options {
 	 * called without locks. NULL: nobody keeps them. */
 	void (*attr_changed)(void *arg, uint64_t ino);
 	void *attr_changed_arg;
+	/* Does anybody still wait for the CORE_WRITE_ASK of @arg? */
+	bool (*wanted)(void *arg);
 };
 
 typedef void (*core_cb)(void *arg, int err);
@@ -167,10 +169,11 @@ void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 
 #define CORE_WRITE_DIRECT 0x1u /* answered when the daemons have it */
 #define CORE_WRITE_KILLPRIV 0x2u /* clear set-id bits and capability */
-#define CORE_WRITE_APPEND 0x4u /* at the end of file, whatever @off */
-#define CORE_WRITE_CACHE 0x8u /* from the kernel's page cache: with
+#define CORE_WRITE_CACHE 0x4u /* from the kernel's page cache: with
 			       * kernel_writeback it does not move the mtime,
 			       * without it may not grow the file */
+#define CORE_WRITE_ASK 0x8u /* -EINTR where it had to wait and is not wanted
+			      * any more; asked under the core's lock */
 /* Copies the bytes before it returns. @cb may be delayed by the write-back
  * bound. -EFBIG, -ENOSPC, -EIO (an earlier failure not yet reported). */
 void core_write(struct core *c, struct core_file *f, uint64_t off,

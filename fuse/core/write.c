@@ -190,8 +190,6 @@ static int write_bounds(struct write_req *r)
 {
 	const struct core_inode *in = r->in;
 
-	if (r->flags & CORE_WRITE_APPEND)
-		r->off = in->attr.size;
 	if (r->off > FILE_SIZE_MAX || r->len > FILE_SIZE_MAX - r->off)
 		return -EFBIG;
 	if ((r->flags & CORE_WRITE_CACHE) && !r->c->opt.kernel_writeback) {
@@ -375,6 +373,8 @@ static void write_op_go(struct write_op *o)
 	bool through, alone;
 	int err = data_check(c, in);
 
+	if (!err && (r->flags & CORE_WRITE_ASK) && !c->opt.wanted(r->arg))
+		err = -EINTR;
 	if (!err && cut_holds_writes(in)) {
 		o->proved = false;
 		cut_wait(in, &o->wait);

@@ -302,8 +302,7 @@ static void test_three_million_appends_of_a_byte(void **state)
 		struct iovec iov = { &byte, 1 };
 
 		/* Answered before it returns: the bound is far. */
-		core_write(d->f.c, f, 0, &iov, 1, 1, CORE_WRITE_APPEND,
-			   on_append, &errors);
+		core_write(d->f.c, f, i, &iov, 1, 1, 0, on_append, &errors);
 	}
 	assert_int_equal(errors, 0);
 	assert_int_equal(d_fsync(d, f), 0);
