@@ -159,6 +159,16 @@ static char *dump_and_free(json_t *j)
 	return text;
 }
 
+/* Who is refused has no lease for that reason. */
+static const char *state_word(struct serve *s, const struct store_stat *st)
+{
+	if (st->error)
+		return "read-only";
+	if (blk_serve_lease_ok(s) || strcmp(s->state, "refused") == 0)
+		return s->state;
+	return "no-lease";
+}
+
 char *blk_serve_status_json(struct serve *s)
 {
 	struct store_stat st;
@@ -169,8 +179,7 @@ char *blk_serve_status_json(struct serve *s)
 		"{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s?}",
 		"program", "hail-blockd",
 		"id", (json_int_t)s->o.daemon_id,
-		"state", st.error ? "read-only" :
-			 blk_serve_lease_ok(s) ? s->state : "no-lease",
+		"state", state_word(s, &st),
 		"epoch", (json_int_t)blk_serve_epoch(s),
 		"units_total", (json_int_t)st.units_total,
 		"units_free", (json_int_t)st.units_free,

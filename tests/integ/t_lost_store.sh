@@ -37,6 +37,10 @@ for _ in $(seq 100); do
 done
 grep -q "blockd give-up" "$C/run/blockd$dead.log" || fail "no next step named"
 code=0
+"$CTL" "${K[@]}" status >"$T/out" 2>"$T/err" || code=$?
+{ [ $code = 3 ] && grep -q "blockd $dead .*is refused" "$T/err"; } ||
+	{ cat "$T/out" "$T/err" >&2; fail "status of a refused store: $code"; }
+code=0
 timeout 20 cat "$MNT/hit" >/dev/null 2>"$T/err" || code=$?
 { [ $code = 1 ] && grep -q "Input/output error" "$T/err"; } ||
 	fail "a lost block was not EIO: $code $(cat "$T/err")"
