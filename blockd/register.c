@@ -199,6 +199,23 @@ static void beat_send(struct reg *r)
 		call_send(&r->beat, WIRE_OP_META_REGISTER, encode_register(r));
 }
 
+static const char *refused_hint(int status)
+{
+	switch (-status) {
+	case ESTALE:
+	case EEXIST:
+		return "the store is older than the one known, or another one: "
+		       "start the right one, or, if that is gone for good, "
+		       "accept the loss with hailctl blockd give-up";
+	case ENOTEMPTY:
+		return "the store has blocks, and hail-metad never saw it: "
+		       "start hail-metad with the data directory it had, or "
+		       "restore a backup";
+	default:
+		return "see the log of hail-metad";
+	}
+}
+
 static void beat_refused(struct reg *r, const struct reg_call *c)
 {
 	bool heartbeat = c->call.opcode == WIRE_OP_META_HEARTBEAT;
@@ -214,13 +231,8 @@ static void beat_refused(struct reg *r, const struct reg_call *c)
 		return;
 	}
 	blk_serve_set_state(r->o.serve, "refused");
-	diag_err("register", "what=refused error=%s hint=%s",
-		 strerror(-c->status),
-		 c->status == -ESTALE || c->status == -EEXIST ?
-		 "\"the store is older than the one known, or another one: "
-		 "start the right one, or, if that is gone for good, accept "
-		 "the loss with hailctl blockd give-up\"" :
-		 "\"see the log of hail-metad\"");
+	diag_err("register", "what=refused error=%s hint=\"%s\"",
+		 strerror(-c->status), refused_hint(c->status));
 }
 
 static void beat_done(struct reg_call *c)

@@ -89,6 +89,22 @@ static uint64_t record(struct metad *md, const struct sm_daemon_set *m)
 	return sm_pos(md->sm);
 }
 
+static const char foreign[] = "blocks of files that these metadata never had; "
+			      "is this the data directory it had before?";
+
+/* The first time, or after a loss that was accepted. No store is written before
+ * it is on record here. So one that was has other metadata, and its blocks are
+ * theirs: files made here would get their numbers, and the next sweep would
+ * purge all the rest. After a restore a store may be younger than the backup.
+ */
+static const char *judge_new_store(struct metad *md, uint32_t id,
+				   const struct meta_register *m)
+{
+	if (sm_store_given_up(md->sm, id, m->store_id_hi, m->store_id_lo))
+		return "a store that was given up";
+	return m->ino_max != 0 && md->serving ? foreign : NULL;
+}
+
 /* What is wrong with the store that came; NULL: it is the one that left. */
 static const char *judge_store(struct metad *md, const struct cmap_daemon *was,
 			       const struct monitor_daemon *d,
@@ -97,10 +113,7 @@ static const char *judge_store(struct metad *md, const struct cmap_daemon *was,
 	uint64_t commit = 0;
 
 	if (was->store_id_hi == 0 && was->store_id_lo == 0)
-		/* the first time, or after a loss that was accepted */
-		return sm_store_given_up(md->sm, was->id, m->store_id_hi,
-					 m->store_id_lo) ?
-		       "a store that was given up" : NULL;
+		return judge_new_store(md, was->id, m);
 	if (was->store_id_hi != m->store_id_hi ||
 	    was->store_id_lo != m->store_id_lo)
 		return "another store";
@@ -185,7 +198,7 @@ void monitor_register(struct request *r)
 		diag_info("monitor", "event=registered blockd=%" PRIu32
 			  " addr=%s port=%u commit=%" PRIu64, m.daemon_id,
 			  r->conn->peer, m.port, m.commit);
-	/* A store that was given up changes nothing: none is waited for. */
+	/* With no store on record none is waited for: nothing changes. */
 	pos = wrong && was->state == CMAP_STATE_NEW ?
 	      0 : register_record(md, &m, was, wrong != NULL);
 	d->seen = true;
@@ -200,7 +213,8 @@ void monitor_register(struct request *r)
 	d->heard_ms = uv_now(&md->loop);
 	/* The store's identity must be durable before it takes writes. */
 	if (wrong)
-		request_reply_at(md, &r->to, pos, -ESTALE, NULL, 0);
+		request_reply_at(md, &r->to, pos, wrong == foreign ?
+				 -ENOTEMPTY : -ESTALE, NULL, 0);
 	else
 		reply_lease(r, d, pos);
 	if (md->monitor->on_register)

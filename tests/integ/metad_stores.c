@@ -187,6 +187,38 @@ static void a_store_that_was_given_up_is_not_waited_for(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+/* hail-metad was started with an empty directory, and the stores have what the
+ * metadata in the right one speak of: a mount after a crash would have all of
+ * it purged. */
+static void blocks_of_other_metadata_are_let_alone(struct metad_run *x)
+{
+	struct metad_client c, d;
+
+	metad_run_start(x, NULL);
+	x->ino_max = 1000;
+	metad_run_blockd(x, 0, 11, 100);
+	CHECK_EQ(fake_blockd_registered(x->blockd[0]), -ENOTEMPTY);
+	CHECK_EQ(fake_blockd_lease_ms(x->blockd[0]), 0);
+	CHECK(child_log_has(&x->child, "never had; is this the data dir"));
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
+	CHECK_EQ(metad_client_open(x, &d, 1), 0);
+	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_FENCE), 0);
+	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_LIST), 0);
+	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_PURGE), 0);
+	/* One that is known, or as new as the metadata, is let in. */
+	metad_run_blockd_end(x, 0);
+	x->ino_max = 0;
+	metad_run_blockd(x, 0, 12, 1);
+	CHECK_EQ(fake_blockd_registered(x->blockd[0]), 0);
+	metad_run_blockd_end(x, 0);
+	x->ino_max = 1000;
+	metad_run_blockd(x, 0, 12, 1);
+	CHECK_EQ(fake_blockd_registered(x->blockd[0]), 0);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+}
+
 static void a_lost_store_keeps_no_mount_out_that_owes_it_nothing(
 	struct metad_run *x)
 {
@@ -284,6 +316,7 @@ int main(int argc, char **argv)
 		METAD_TEST(another_or_older_store_is_lost, 1),
 		METAD_TEST(a_lost_store_is_waited_for, 2),
 		METAD_TEST(a_store_that_was_given_up_is_not_waited_for, 2),
+		METAD_TEST(blocks_of_other_metadata_are_let_alone, 1),
 		METAD_TEST(a_lost_store_keeps_no_mount_out_that_owes_it_nothing,
 			   1),
 		METAD_TEST(only_what_is_safe_is_repaired, 2),

@@ -65,8 +65,9 @@ void metad_run_blockd(struct metad_run *x, uint32_t i, uint64_t store_id,
 				     .metad_port = x->child.port,
 				     .store_id = store_id,
 				     .commit = commit,
-				     .ino_max = 100 * (i + 1),
-				     .session_max = 10 * (i + 1) };
+				     .ino_max = x->ino_max * (i + 1),
+				     .session_max = x->session_max *
+						    (i + 1) };
 	uint64_t until = now_ms() + CHILD_START_MS;
 
 	x->blockd[i] = fake_blockd_new(&id);

@@ -17,6 +17,8 @@ struct metad_run {
 	uint32_t blockd_count;
 	struct fake_blockd *blockd[METAD_BLOCKDS_MAX];
 	uint64_t incarnation; /* last one used */
+	/* what the stores of those started next have seen; 0: they are new */
+	uint64_t ino_max, session_max;
 };
 
 /* A test and the block daemons in its cluster file. */
