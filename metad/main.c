@@ -493,10 +493,11 @@ static int start(struct program *p)
 	rv = cuts_load(md->cuts);
 	if (rv < 0)
 		return fail("cannot start", rv);
-	recover_load(md->recover);
 	purge_kick(md->purge);
 	md->serving = p->dir.state == DATADIR_OK;
-	if (!md->serving)
+	if (md->serving)
+		recover_load(md->recover);
+	else
 		restore_wait(md);
 	return 0;
 }

@@ -13,7 +13,8 @@
 #include "metad/request.h"
 
 int recover_new(struct metad *md, struct recover **ret);
-/* After the log is loaded: goes on with what was begun. */
+/* After the log is loaded, and, after a restore, the counters are raised: goes
+ * on with what was begun. */
 void recover_load(struct recover *r);
 /* META_SESSION_OPEN, META_SESSION_CLOSE: the reply comes when it is durable.*/
 void recover_open(struct metad *md, const struct reply_to *to,

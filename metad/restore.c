@@ -8,6 +8,7 @@
 
 #include "common/diag.h"
 #include "metad/monitor.h"
+#include "metad/recover.h"
 
 #define INO_MARGIN 1000000u
 #define SESSION_MARGIN 1000u
@@ -141,6 +142,9 @@ static void raised(struct durable_wait *w)
 	}
 	diag_info("restore", "event=done what=\"clients are let in\"");
 	md->serving = true;
+	/* Not before: what is of inodes that were never made is purged then,
+	 * which must not be what came after the backup. */
+	recover_load(md->recover);
 }
 
 static void on_register(struct metad *md)

@@ -17,7 +17,8 @@ int restore_bootstrap(struct metad *md);
  * sentence in @why. */
 int restore_read(struct metad *md, const char *path, char *why,
 		 size_t why_size);
-/* Waits for the block daemons, raises the counters, lets clients in. */
+/* Waits for the block daemons, raises the counters, ends sessions whose end had
+ * begun, lets clients in. */
 void restore_wait(struct metad *md);
 
 #endif

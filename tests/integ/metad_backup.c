@@ -112,6 +112,42 @@ static void a_backup_brings_everything_back(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+/* The end of a session, which the backup has caught, purges what is of no
+ * inode: by then the files that came after it must not count as such. */
+static void a_session_ends_when_counters_are_raised(struct metad_run *x)
+{
+	struct metad_client c, d;
+	char backup[128], data[128];
+	const char *args[] = { "--restore", backup, "--data", data, NULL };
+	uint64_t ino;
+
+	snprintf(backup, sizeof(backup), "%s/backup", x->child.dir);
+	snprintf(data, sizeof(data), "%s/restored", x->child.dir);
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 1);
+	metad_run_blockd(x, 1, 12, 1);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
+	ino = c.attr.ino;
+	fake_blockd_hold(x->blockd[0], WIRE_OP_BLK_FENCE);
+	metad_client_replace_begin(x, &d);
+	EVENTUALLY(fake_blockd_calls(x->blockd[1], WIRE_OP_BLK_FENCE) == 1);
+	take_backup(x, backup);
+	raw_close(&d.r);
+	metad_run_blockd_end(x, 0);
+	metad_run_blockd_end(x, 1);
+	child_term(&x->child);
+	restore_start(x, args);
+	metad_run_blockd(x, 0, 11, 5);
+	sleep_ms(500); /* it would be asked at once */
+	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_FENCE), 0);
+	metad_run_blockd(x, 1, 12, 5);
+	EVENTUALLY(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_LIST) == 1);
+	CHECK_EQ(fake_blockd_calls(x->blockd[0], WIRE_OP_BLK_FENCE), 1);
+	CHECK(fake_blockd_listed_from(x->blockd[0]) > ino + 1000000);
+	metad_client_fini(&c);
+}
+
 static void a_damaged_backup_is_refused(struct metad_run *x)
 {
 	char backup[128], data[128];
@@ -148,6 +184,7 @@ int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
 		METAD_TEST(a_backup_brings_everything_back, 2),
+		METAD_TEST(a_session_ends_when_counters_are_raised, 2),
 		METAD_TEST(a_damaged_backup_is_refused, 0),
 	};
 

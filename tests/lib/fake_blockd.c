@@ -40,6 +40,7 @@ struct fake_blockd {
 	uint64_t calls[OP_MAX];
 	struct blk_cut cut;
 	uint64_t fenced;
+	uint64_t listed_from;
 	uint64_t *purged; /* inodes, in order of arrival */
 	size_t purged_count;
 	struct fake_conn conns[CONNS_MAX]; /* the server thread's */
@@ -103,6 +104,7 @@ static size_t make_answer(struct fake_blockd *b, const struct frame *f,
 	struct blk_list_reply list = { .boot_id = b->boot_id,
 				       .done = 1 };
 	struct blk_fence fence;
+	struct blk_list ask;
 	struct wire_out o;
 
 	wire_out_init(&o, body, cap);
@@ -114,6 +116,9 @@ static size_t make_answer(struct fake_blockd *b, const struct frame *f,
 		blk_end_reply_encode(&o, &e);
 		return o.len;
 	case WIRE_OP_BLK_LIST:
+		if (blk_list_parse(f->body, f->h.body_len, &ask) < 0)
+			die("list body");
+		b->listed_from = ask.ino;
 		blk_list_reply_encode(&o, &list);
 		return o.len;
 	case WIRE_OP_BLK_CUT:
@@ -517,6 +522,14 @@ uint64_t fake_blockd_last_fence(struct fake_blockd *b)
 	uint64_t v;
 
 	LOCKED(b, v = b->fenced);
+	return v;
+}
+
+uint64_t fake_blockd_listed_from(struct fake_blockd *b)
+{
+	uint64_t v;
+
+	LOCKED(b, v = b->listed_from);
 	return v;
 }
 

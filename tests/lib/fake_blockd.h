@@ -47,6 +47,8 @@ uint64_t fake_blockd_calls(struct fake_blockd *b, uint16_t op);
 /* The last of each kind. */
 struct blk_cut fake_blockd_last_cut(struct fake_blockd *b);
 uint64_t fake_blockd_last_fence(struct fake_blockd *b);
+/* The inode after which BLK_LIST was to begin. */
+uint64_t fake_blockd_listed_from(struct fake_blockd *b);
 /* How often @ino was purged. */
 uint64_t fake_blockd_purged(struct fake_blockd *b, uint64_t ino);
 
