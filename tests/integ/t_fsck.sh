@@ -14,6 +14,11 @@ sync "$MNT/kept"
 cluster_down
 cluster_up
 fsck_clean
+# Who is not asked has lost nothing.
+grep -v '^blockd *2 ' "$C/cluster.conf" >"$T/less.conf"
+"$CTL" -c "$T/less.conf" fsck >"$T/out" 2>&1 && fail "a daemon was left out"
+grep -q "does not name blockd 2" "$T/out" && ! grep -q missing "$T/out" ||
+	fail "a daemon was left out: $(cat "$T/out")"
 "$CTL" "${K[@]}" metad backup "$T/backup" >/dev/null || fail "backup"
 rm "$MNT/gone"
 truncate -s 1M "$MNT/cut"

@@ -374,7 +374,25 @@ static int scrub_all(struct fsck *k)
 	return 0;
 }
 
-/* Every daemon must answer: a missing one's blocks would all be missing. */
+/* Blocks of a daemon that is not asked would all be missing. */
+static int check_conf(const struct fsck *k)
+{
+	const struct conf *conf = &k->c->conf;
+
+	for (uint32_t i = 0; i < k->map->daemon_count; i++) {
+		uint32_t id = k->map->daemons[i].id;
+
+		if (conf_find(conf->blockds, conf->blockd_count, id))
+			continue;
+		ctl_err("%s does not name blockd %u, which is part of the "
+			"cluster; give the file that hail-metad has",
+			k->c->conf_path, id);
+		return -ENOENT;
+	}
+	return 0;
+}
+
+/* Every daemon must answer, for the same reason. */
 static int open_all(struct fsck *k)
 {
 	int rv;
@@ -390,6 +408,9 @@ static int open_all(struct fsck *k)
 			strerror(-rv));
 		return rv;
 	}
+	rv = check_conf(k);
+	if (rv < 0)
+		return rv;
 	k->blocks = calloc(k->ls.count, sizeof(*k->blocks));
 	if (!k->blocks)
 		return -ENOMEM;
