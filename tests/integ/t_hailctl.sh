@@ -124,6 +124,17 @@ json "d['started'] == ['blockd2', 'mount']"
 code 0 "${K[@]}" metad backup "$T/backup"
 code 1 "${K[@]}" metad backup "$T/no/such/dir"; says "$T/no/such/dir"
 [ ! -e "$T/backup.part" ] || fail "a part of the backup is left"
+# One at a time; what a killed one left does no harm.
+echo half >"$T/backup.part"
+sum=$(sha256sum <"$T/backup")
+exec 9<"$T/backup.part"
+flock 9
+code 1 "${K[@]}" metad backup "$T/backup"; says "another backup"
+[ "$(cat "$T/backup.part")" = half ] || fail "two backups wrote one file"
+[ "$(sha256sum <"$T/backup")" = "$sum" ] || fail "a refused backup replaced one"
+exec 9<&-
+code 0 "${K[@]}" metad backup "$T/backup"
+[ ! -e "$T/backup.part" ] || fail "a part of the backup is left"
 mkfifo "$T/fifo"
 ln -s backup "$T/link"
 for f in fifo link; do # as /dev/stdout is one

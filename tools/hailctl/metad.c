@@ -1,7 +1,9 @@
 /* hailctl metad backup, metad restore, blockd scrub. */
 #include "tools/hailctl/local.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +74,46 @@ static bool may_replace(const char *path)
 	return false;
 }
 
+/* Is @fd still the file of that name? */
+static bool is_named(int fd, const char *path)
+{
+	struct stat ours, named;
+
+	return fstat(fd, &ours) == 0 && stat(path, &named) == 0 &&
+	       ours.st_ino == named.st_ino && ours.st_dev == named.st_dev;
+}
+
+/* What a backup is written to, locked until it is closed: two that write one
+ * file would make a whole of neither. NULL after a message. */
+static FILE *part_open(const char *path)
+{
+	FILE *f;
+	int fd;
+
+	for (;;) {
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+		if (fd < 0)
+			break;
+		/* Network file systems need not have locks. */
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+			close(fd);
+			ctl_err("%s: another backup is being written there; "
+				"wait for it, or give another name", path);
+			return NULL;
+		}
+		if (is_named(fd, path))
+			break;
+		close(fd); /* that one has just got its name */
+	}
+	f = fd >= 0 && ftruncate(fd, 0) == 0 ? fdopen(fd, "w") : NULL;
+	if (!f) {
+		ctl_err("%s: %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+	}
+	return f;
+}
+
 /* A file with the name asked for is always a whole backup. */
 static int backup_file(struct ctl *c, struct link *metad, const char *path)
 {
@@ -83,23 +125,21 @@ static int backup_file(struct ctl *c, struct link *metad, const char *path)
 	if (!may_replace(path))
 		return CTL_FAILED;
 	snprintf(tmp, sizeof(tmp), "%s.part", path);
-	f = fopen(tmp, "we");
-	if (!f) {
-		ctl_err("%s: %s", tmp, strerror(errno));
+	f = part_open(tmp);
+	if (!f)
 		return CTL_FAILED;
-	}
 	rv = backup_to(metad, f, &total);
 	progress_clear();
-	if (fclose(f) != 0 && rv == 0)
-		rv = -errno;
 	if (rv == 0 && rename(tmp, path) < 0)
 		rv = -errno;
+	if (rv < 0)
+		(void)unlink(tmp);
+	(void)fclose(f); /* all of it is synced; gives up the lock */
 	if (rv == 0)
 		rv = local_sync_parent(path);
 	if (rv < 0) {
 		ctl_err("backup of %s to %s: %s", link_name(metad), path,
 			strerror(-rv));
-		(void)unlink(tmp);
 		return CTL_FAILED;
 	}
 	if (c->o.json)
