@@ -136,6 +136,22 @@ static void cut_tell(struct cut_op *o, int err)
 		cut_answer_set(o, t, err);
 }
 
+/* Who waits for frames that go only behind the cut is told, too. */
+static void cut_held_up(struct core *c, struct core_inode *in)
+{
+	struct dlist *l, *save;
+	bool any = false;
+
+	if (!in->wb)
+		return;
+	dlist_for(l, save, &in->wb->ops)
+		any |= dlist_entry(l, struct wb_op, node)->kind != WB_OP_IDLE;
+	if (!any)
+		return;
+	wb_held_up(c, in, -ETIMEDOUT);
+	wb_step(c, in, 0, UINT64_MAX);
+}
+
 void cut_expire(struct core *c, uint64_t now_ms)
 {
 	struct dlist *l, *save;
@@ -152,6 +168,7 @@ void cut_expire(struct core *c, uint64_t now_ms)
 			next = w->next;
 			w->fn(w, -ETIMEDOUT);
 		}
+		cut_held_up(c, o->in);
 	}
 }
 

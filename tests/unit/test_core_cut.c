@@ -367,6 +367,35 @@ static void test_a_soft_mount_does_not_wait_for_cuts_for_ever(void **state)
 	dfix_stop(d);
 }
 
+/* Nor for what is written behind a truncate that was answered at once; what a
+ * write has returned for stays. */
+static void test_a_soft_mount_does_not_wait_behind_a_truncate_for_ever(
+	void **state)
+{
+	struct dfix *d = dfix_new(&(struct dfix_options){ .timeout_ms = 500 });
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[8192];
+
+	(void)state;
+	d_fill(p, sizeof(p), 50);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, true);
+	assert_int_equal(d_truncate(d, f, 100), 0);
+	assert_int_equal(d_write(d, f, 100, p + 100, 900, 0), 0);
+	assert_int_equal(d_fsync(d, f), -ETIMEDOUT);
+	assert_int_equal(d_write(d, f, 1000, p + 1000, 4096,
+				 CORE_WRITE_DIRECT), -ETIMEDOUT);
+	assert_int_equal(d_size(d, f), 1000);
+	assert_int_equal(d_sync(d), -ETIMEDOUT);
+	mini_metad_hold_replies(d->f.m, 0, false);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_int_equal(d_size(d, f), 1000);
+	d_check_durable(d, f, 0, p, 1000);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static void test_seek_finds_data_and_holes_buffered_or_not(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
@@ -419,6 +448,8 @@ int main(void)
 			test_a_punch_during_an_allocation_keeps_size_and_count),
 		cmocka_unit_test(
 			test_a_soft_mount_does_not_wait_for_cuts_for_ever),
+		cmocka_unit_test(
+			test_a_soft_mount_does_not_wait_behind_a_truncate_for_ever),
 		cmocka_unit_test(
 			test_seek_finds_data_and_holes_buffered_or_not),
 	};
