@@ -96,8 +96,12 @@ void rim_cb_attr(void *arg, int err, const struct meta_attr *a)
 	struct rim *r = ((struct rim_req *)arg)->rim;
 	fuse_req_t req = rim_req_take(arg);
 	struct stat st;
-	if (!req)
+	if (!req) {
+		/* The kernel was told that nothing has changed. */
+		if (!err)
+			rim_attr_changed(r, a->ino);
 		return;
+	}
 	if (err) {
 		fuse_reply_err(req, -err);
 		return;
