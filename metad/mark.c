@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/crc32c.h"
+#include "common/diag.h"
 
 #define MARK_FILE "mark"
 #define COPY_DIR "unclean"
@@ -117,18 +118,25 @@ static int for_open_segments(int dir_fd, int to)
 	return rv;
 }
 
-static int copy_open_segments(const struct mark *m, const char *raft)
+static void remove_copies(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	(void)for_open_segments(fd, -1);
+	(void)close(fd);
+	(void)rmdir(path);
+}
+
+static int copy_to(const char *raft, const char *path)
 {
 	int from = open(raft, O_RDONLY | O_DIRECTORY | O_CLOEXEC), to, rv;
 
 	if (from < 0)
 		return -errno;
-	if (mkdir(m->dir, 0700) < 0 && errno != EEXIST) {
-		rv = -errno;
-		(void)close(from);
-		return rv;
-	}
-	to = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	to = mkdir(path, 0700) < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY |
+					       O_CLOEXEC);
 	rv = to < 0 ? -errno : for_open_segments(from, to);
 	if (to >= 0)
 		(void)close(to);
@@ -136,15 +144,32 @@ static int copy_open_segments(const struct mark *m, const char *raft)
 	return rv;
 }
 
+/* They are there as a whole or not at all. On a full disk it starts without:
+ * closing the segments is what makes room. */
+static int copy_open_segments(const struct mark *m, const char *raft)
+{
+	char part[PATH_MAX];
+	int rv;
+
+	(void)snprintf(part, sizeof(part), "%s.part", m->dir);
+	remove_copies(part);
+	rv = copy_to(raft, part);
+	if (rv == 0 && rename(part, m->dir) < 0)
+		rv = -errno;
+	if (rv < 0)
+		remove_copies(part);
+	if (rv == -ENOSPC) {
+		diag_warn("mark", "event=no_copy path=%s error=\"%s\" "
+			  "what=\"the end of the log is not kept for a look at "
+			  "it, should it be damaged\"", m->dir, strerror(-rv));
+		rv = 0;
+	}
+	return rv;
+}
+
 void mark_good(struct mark *m)
 {
-	int fd = open(m->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	(void)for_open_segments(fd, -1);
-	(void)close(fd);
-	(void)rmdir(m->dir);
+	remove_copies(m->dir);
 }
 
 /* ---- life ---- */

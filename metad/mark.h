@@ -15,7 +15,8 @@
 struct mark;
 
 /* @dir: the data directory; @raft: libraft's. Copies open segments to
- * DIR/unclean, if there are any. Returns 0 or -errno. */
+ * DIR/unclean, if there are any: all, or, where there is no room, none. Returns
+ * 0 or -errno. */
 int mark_open(const char *dir, const char *raft, struct mark **ret);
 /* Batch number of the mark; 0: none. */
 uint64_t mark_get(const struct mark *m);

@@ -373,6 +373,42 @@ static void a_full_disk_refuses_what_grows(struct metad_run *x)
 	CHECK_EQ(umount(data), 0);
 }
 
+/* There is no room for the copies of the log's open segments, and hardly any
+ * else. */
+static void no_room_for_copies_is_no_reason_not_to_start(struct metad_run *x)
+{
+	char data[128], path[160];
+	const char *args[] = { "--snapshot-bytes", "1t", NULL };
+	struct metad_client c;
+	int fd;
+
+	if (geteuid() != 0) {
+		printf("# needs root\n");
+		return;
+	}
+	snprintf(data, sizeof(data), "%s/data", x->child.dir);
+	CHECK_EQ(mkdir(data, 0700), 0);
+	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=800m"), 0);
+	metad_run_start(x, args);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
+	metad_client_create_long(&c, 'b', 4000);
+	child_kill9(&x->child);
+	snprintf(path, sizeof(path), "%s/reserve", data);
+	CHECK_EQ(truncate(path, 0), 0);
+	fd = ballast_make(data, "ballast", path, sizeof(path));
+	metad_run_start(x, args);
+	CHECK(child_log_has(&x->child, "event=no_copy"));
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, "f"), 0);
+	CHECK_EQ(close(fd), 0);
+	CHECK_EQ(unlink(path), 0);
+	EVENTUALLY(can_create(&c, "m"));
+	metad_client_fini(&c);
+	child_kill9(&x->child);
+	CHECK_EQ(umount(data), 0);
+}
+
 /* Somebody removed it to make room, and something is in its place. */
 static void without_a_reserve_it_starts_and_says_so(struct metad_run *x)
 {
@@ -468,6 +504,7 @@ int main(int argc, char **argv)
 		METAD_TEST(foreign_data_is_refused, 0),
 		METAD_TEST(a_full_disk_stops_it_with_a_reason, 0),
 		METAD_TEST(a_full_disk_refuses_what_grows, 0),
+		METAD_TEST(no_room_for_copies_is_no_reason_not_to_start, 0),
 		METAD_TEST(without_a_reserve_it_starts_and_says_so, 0),
 		METAD_TEST(a_snapshot_that_does_not_fit_is_tried_again, 0),
 	};
