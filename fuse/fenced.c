@@ -26,7 +26,7 @@ static void drop(struct rim *r)
 {
 	uint64_t *inos;
 	size_t count;
-	int err = core_inode_list(r->core, &inos, &count);
+	int err = core_inode_list(r->core, false, &inos, &count);
 
 	if (err) {
 		diag_err("fuse", "event=fenced cached=yes error=%d", -err);

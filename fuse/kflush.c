@@ -1,4 +1,4 @@
-/* -o writeback: what the kernel still holds of a file is fetched.
+/* -o writeback: what the kernel still holds of files is fetched.
  *
  * With its write-back cache the kernel alone knows bytes and holes that were
  * written lately, and SEEK_DATA asks us nevertheless: a copy made meanwhile
@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,19 +35,14 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct job *head, **tail = &head;
 static bool running;
 
-/* The process's whole life. */
-int kflush_main(char **argv)
+static int flush_one(int dir, uint64_t ino)
 {
 	union {
 		struct file_handle h;
 		char room[sizeof(struct file_handle) + 12];
 	} fh;
-	uint64_t ino = strtoull(argv[2], NULL, 10);
 	uint32_t words[3] = { (uint32_t)(ino >> 32), (uint32_t)ino, 0 };
-	int dir = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (dir < 0)
-		return 1;
 	fh.h.handle_bytes = sizeof(words);
 	fh.h.handle_type = FUSE_HANDLE_TYPE;
 	memcpy(fh.h.f_handle, words, sizeof(words));
@@ -54,21 +50,41 @@ int kflush_main(char **argv)
 	int fd = open_by_handle_at(dir, &fh.h,
 				   O_RDONLY | O_NONBLOCK | O_NOATIME |
 					   O_CLOEXEC);
+	/* One that was deleted meanwhile: nobody will ask for its bytes. */
 	if (fd < 0)
-		return 1;
-	return close(fd) ? 1 : 0;
+		return errno == ESTALE ? 0 : -1;
+	return close(fd);
 }
 
-static int job_run(const struct job *j)
+/* The process's whole life: numbers come on standard input. */
+int kflush_main(char **argv)
 {
-	char number[24], name[] = KFLUSH_NAME;
-	char *argv[] = { name, (char *)(uintptr_t)j->mountpoint, number, NULL };
+	int dir = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int err = dir < 0;
+	uint64_t ino;
+
+	while (dir >= 0 && read(0, &ino, sizeof(ino)) == (ssize_t)sizeof(ino))
+		if (flush_one(dir, ino))
+			err = 1; /* the others nevertheless */
+	return err;
+}
+
+static int spawn_and_wait(const char *mountpoint, int in)
+{
+	char name[] = KFLUSH_NAME;
+	char *argv[] = { name, (char *)(uintptr_t)mountpoint, NULL };
+	posix_spawn_file_actions_t fa;
 	int status;
 	pid_t pid;
+	int err = posix_spawn_file_actions_init(&fa);
 
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)j->ino);
-	int err = posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv,
-			      environ);
+	if (err)
+		return -err;
+	err = posix_spawn_file_actions_adddup2(&fa, in, 0);
+	if (!err)
+		err = posix_spawn(&pid, "/proc/self/exe", &fa, NULL, argv,
+				  environ);
+	posix_spawn_file_actions_destroy(&fa);
 	if (err) {
 		diag_warn("fuse", "event=kflush error=%d", err);
 		return -err;
@@ -77,6 +93,46 @@ static int job_run(const struct job *j)
 		if (errno != EINTR)
 			return -errno;
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EINVAL;
+}
+
+static int flush_inos(const char *mountpoint, const uint64_t *inos,
+		      size_t count)
+{
+	const char *p = (const char *)inos;
+	size_t left = count * sizeof(*inos);
+	int err = 0;
+	int fd = memfd_create("inos", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	while (!err && left > 0) {
+		ssize_t n = write(fd, p, left);
+
+		if (n < 0 && errno != EINTR)
+			err = -errno;
+		p += n > 0 ? n : 0;
+		left -= n > 0 ? (size_t)n : 0;
+	}
+	if (!err && lseek(fd, 0, SEEK_SET) < 0)
+		err = -errno;
+	if (!err)
+		err = spawn_and_wait(mountpoint, fd);
+	close(fd);
+	return err;
+}
+
+int kflush_written(struct rim *r)
+{
+	uint64_t *inos;
+	size_t count;
+	int err = core_inode_list(r->core, true, &inos, &count);
+
+	if (err)
+		return err;
+	if (count > 0)
+		err = flush_inos(r->mountpoint, inos, count);
+	free(inos);
+	return err;
 }
 
 /* Lives as long as the process. */
@@ -92,7 +148,7 @@ static void *run(void *arg)
 		if (!head)
 			tail = &head;
 		pthread_mutex_unlock(&lock);
-		j->cb(j->arg, job_run(j));
+		j->cb(j->arg, flush_inos(j->mountpoint, &j->ino, 1));
 		free(j);
 	}
 	return NULL;

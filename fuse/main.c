@@ -234,7 +234,7 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 			mountpoint);
 		return -EINVAL;
 	}
-	err = fuse_set_signal_handlers(r->se) ? -EINVAL : 0;
+	err = rim_signals_start(r);
 	if (err)
 		goto out_destroy;
 	if (fuse_session_mount(r->se, mountpoint)) {
@@ -275,7 +275,7 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 		err = err ? err : stop;
 	}
 out_signals:
-	fuse_remove_signal_handlers(r->se);
+	rim_signals_stop();
 out_destroy:
 	fuse_session_destroy(r->se);
 	return err;
@@ -365,7 +365,7 @@ int main(int argc, char **argv)
 	static struct mount_options o;
 	struct conf conf;
 	char why[200] = { 0 };
-	if (argc == 3 && strcmp(argv[0], KFLUSH_NAME) == 0)
+	if (argc == 2 && strcmp(argv[0], KFLUSH_NAME) == 0)
 		return kflush_main(argv);
 	if (mount_options_parse(&o, argc, argv, why, sizeof(why))) {
 		fprintf(stderr, "hailfs: %s\n", why);

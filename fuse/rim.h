@@ -71,6 +71,11 @@ int rim_inflight_start(void);
 int rim_fence_watch_start(struct rim *r);
 void rim_fence_watch_stop(void);
 
+/* Signals that end the mount (signals.c); stopped before the session is
+ * destroyed. 0 or -errno. */
+int rim_signals_start(struct rim *r);
+void rim_signals_stop(void);
+
 /* core callbacks that reply; @arg is a struct rim_req of rim_req_new() */
 void rim_cb_err(void *arg, int err);
 void rim_cb_entry(void *arg, int err, const struct meta_attr *a);
@@ -158,6 +163,9 @@ void rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
  * another thread; -EINVAL: it could not be made to. */
 #define KFLUSH_NAME "hailfs-kflush"
 void kflush(struct rim *r, uint64_t ino, core_cb cb, void *arg);
+/* The same, waited for, for every file that is open for writing. 0, -EINVAL:
+ * not for each, or -errno. */
+int kflush_written(struct rim *r);
 /* The program under that name. Returns its exit status. */
 int kflush_main(char **argv);
 

@@ -63,8 +63,10 @@ void core_free(struct core *c);
 
 /* Has another taken this mount's place? Then everything ends with -EIO. */
 bool core_is_fenced(struct core *c);
-/* The numbers of all inodes there are, malloc'd. 0 or -ENOMEM. */
-int core_inode_list(struct core *c, uint64_t **ret, size_t *count);
+/* The numbers of all inodes there are, or of those @written: open for writing;
+ * malloc'd. 0 or -ENOMEM. */
+int core_inode_list(struct core *c, bool written, uint64_t **ret,
+		    size_t *count);
 
 /* Status and counters of this mount as JSON (malloc'd). */
 char *core_status_json(struct core *c);

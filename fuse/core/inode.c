@@ -242,7 +242,8 @@ void inode_invalidate_all(struct core *c)
 	dir_known_drop_all(c);
 }
 
-int core_inode_list(struct core *c, uint64_t **ret, size_t *count)
+int core_inode_list(struct core *c, bool written, uint64_t **ret,
+		    size_t *count)
 {
 	size_t n = 0;
 
@@ -251,8 +252,8 @@ int core_inode_list(struct core *c, uint64_t **ret, size_t *count)
 	for (size_t i = 0; inos && i < c->inode_hash_size; i++)
 		for (struct core_inode *in = c->inode_hash[i]; in;
 		     in = in->hash_next)
-			inos[n++] = in->ino;
-	assert(!inos || n == c->inode_count);
+			if (!written || in->write_open_count > 0)
+				inos[n++] = in->ino;
 	core_unlock(c);
 	if (!inos)
 		return -ENOMEM;
