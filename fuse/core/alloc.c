@@ -3,6 +3,8 @@
  * units are counted also when this mount dies before it has told them. */
 #include "fuse/core/blk_priv.h"
 
+#include <linux/falloc.h>
+
 #define ALLOC_WINDOW 16u
 
 struct alloc_call {
@@ -280,4 +282,56 @@ int alloc_start(struct core *c, struct core_inode *in, uint64_t off,
 	alloc_restart(a);
 	alloc_step(a);
 	return 0;
+}
+
+/* ---- what cannot be had at all ---- */
+
+/* From here on the daemons are asked how large they are first: a length by
+ * mistake would fill them, for everybody, before it fails. */
+#define FIT_BYTES (64u << 20)
+
+struct fit_op {
+	struct core *c;
+	uint64_t ino, off, len;
+	int mode;
+	bool kill;
+	core_cb cb;
+	void *arg;
+	struct statvfs st;
+};
+
+static void fit_answered(void *arg, int err)
+{
+	struct fit_op *f = arg;
+
+	if (!err && f->len / f->st.f_frsize > f->st.f_blocks)
+		err = -ENOSPC;
+	if (err)
+		f->cb(f->arg, err);
+	else
+		cut_fallocate(f->c, f->ino, f->mode, f->off, f->len, f->kill,
+			      f->cb, f->arg);
+	free(f);
+}
+
+void core_fallocate(struct core *c, uint64_t ino, int mode, uint64_t off,
+		    uint64_t len, bool kill, core_cb cb, void *arg)
+{
+	struct fit_op *f;
+
+	if ((mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_ZERO_RANGE)) ||
+	    len < FIT_BYTES || off > FILE_SIZE_MAX ||
+	    len > FILE_SIZE_MAX - off) {
+		cut_fallocate(c, ino, mode, off, len, kill, cb, arg);
+		return;
+	}
+	f = malloc(sizeof(*f));
+	if (!f) {
+		cb(arg, -ENOMEM);
+		return;
+	}
+	*f = (struct fit_op){ .c = c, .ino = ino, .off = off, .len = len,
+			      .mode = mode, .kill = kill, .cb = cb,
+			      .arg = arg };
+	core_statfs(c, &f->st, fit_answered, f);
 }

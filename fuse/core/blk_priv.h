@@ -281,6 +281,9 @@ void units_send(struct core *c, struct core_inode *in);
  * not run. */
 bool cut_back(struct core *c, struct core_inode *in, uint64_t size,
 	      core_attr_cb cb, void *arg);
+/* core_fallocate() of what may fit. Takes the lock itself. */
+void cut_fallocate(struct core *c, uint64_t ino, int mode, uint64_t off,
+		   uint64_t len, bool kill, core_cb cb, void *arg);
 /* Runs @w after the cut in progress. */
 void cut_wait(struct core_inode *in, struct core_waiter *w);
 /* Must a write wait for it? */

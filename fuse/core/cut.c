@@ -657,8 +657,8 @@ bool cut_back(struct core *c, struct core_inode *in, uint64_t size,
 	return true;
 }
 
-void core_fallocate(struct core *c, uint64_t ino, int mode, uint64_t off,
-		    uint64_t len, bool kill, core_cb cb, void *arg)
+void cut_fallocate(struct core *c, uint64_t ino, int mode, uint64_t off,
+		   uint64_t len, bool kill, core_cb cb, void *arg)
 {
 	struct cut_op o = {
 		.c = c,

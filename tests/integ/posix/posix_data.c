@@ -129,6 +129,14 @@ static void fallocate_allocates(void)
 	      !buf[2]);
 	CHECK_ERR(fallocate(fd, 0, 0, 0), EINVAL);
 	CHECK_ERR(fallocate(fd, 0, -1, 10), EINVAL);
+	/* More than there is: it takes nothing first. */
+	const off_t all[] = { (off_t)1 << 50, INT64_MAX };
+	for (int i = 0; i < 2; i++) {
+		CHECK(fallocate(fd, 0, 0, all[i]) == -1);
+		CHECK(errno == ENOSPC || errno == EFBIG);
+	}
+	CHECK(st_of("f").st_size == 2 * MIB);
+	CHECK(st_of("f").st_blocks * 512 < 3 * MIB);
 }
 
 static void seek_finds_data_and_holes(void)
