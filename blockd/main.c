@@ -28,7 +28,7 @@ struct config {
 	char *listen;
 	uint64_t metrics_port;
 	uint64_t spin_us;
-	uint64_t scrub_rate;
+	uint64_t scrub_rate, scrub_interval_ms;
 	uint64_t conn_max;
 	bool check, data_sums, format;
 };
@@ -64,6 +64,8 @@ static const struct opt options[] = {
 	{ "scrub-rate", 0, OPT_SIZE, FIELD(scrub_rate), "64m", 1u << 20,
 	  UINT64_C(1) << 40, NULL, "SIZE",
 	  "bytes a second a scrub may read" },
+	{ "scrub-interval", 0, OPT_MS, FIELD(scrub_interval_ms), "30d", 0, 0,
+	  NULL, "TIME", "verify all checksums that often; 0: only when asked" },
 	{ "check", 0, OPT_FLAG, FIELD(check), "no", 0, 0, NULL, NULL,
 	  "verify the store, which must not be in use, and exit" },
 	{ "data-sums", 0, OPT_FLAG, FIELD(data_sums), "no", 0, 0, NULL, NULL,
@@ -307,6 +309,8 @@ static int start_serving(struct blockd *b)
 		.conn_max = (unsigned)b->cfg.conn_max,
 		.conn_bytes_max = b->cfg.buffers / 2,
 		.scrub_bytes_per_s = b->cfg.scrub_rate,
+		.scrub_interval_ms = b->cfg.scrub_interval_ms,
+		.dir = b->dir,
 		.want_map = want_map,
 		.stop = stop,
 		.arg = b,

@@ -340,6 +340,7 @@ int blk_serve_new(const struct serve_options *o, struct serve **ret, char *why,
 		free(s);
 		return rv;
 	}
+	serve_scrub_begin(s);
 	*ret = s;
 	return 0;
 }
@@ -347,6 +348,7 @@ int blk_serve_new(const struct serve_options *o, struct serve **ret, char *why,
 void blk_serve_close(struct serve *s, void (*cb)(void *arg), void *arg)
 {
 	ring_timer_stop(s->o.ring, &s->wait_timer);
+	serve_scrub_stop(s);
 	conn_set_close(s->conns, cb, arg);
 }
 

@@ -34,6 +34,8 @@ struct serve_options {
 	unsigned conn_max;
 	uint64_t conn_bytes_max;
 	uint64_t scrub_bytes_per_s;
+	uint64_t scrub_interval_ms; /* 0: only when asked for */
+	const char *dir; /* of the store: notes of scrubs */
 	/* The map is too old: fetch it, then blk_serve_set_map(). May be called
 	 * again before that. */
 	void (*want_map)(void *arg);

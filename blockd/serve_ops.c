@@ -93,57 +93,6 @@ static void do_purge(struct serve_req *q)
 	store_purge(q->s->o.store, &q->store, inos, count);
 }
 
-/* ---- scrub: longer than connections live, so it is not a request's ---- */
-
-static void scrub_answer(struct serve *s, int err)
-{
-	struct serve_req *q = s->scrub.asker;
-	struct blk_scrub_reply m = { .boot_id = s->o.boot_id,
-				     .units_read = s->scrub.units_read,
-				     .units_bad = s->scrub.units_bad };
-	struct wire_out o;
-
-	s->scrub.asker = NULL;
-	if (!q)
-		return;
-	wire_out_init(&o, q->head + WIRE_HEADER_SIZE,
-		      sizeof(q->head) - WIRE_HEADER_SIZE);
-	blk_scrub_reply_encode(&o, &m);
-	blk_serve_reply(q, err, o.len, NULL, 0);
-}
-
-static void scrub_done(struct store_req *r, int err)
-{
-	struct serve *s = container_of(r, struct serve, scrub.store);
-
-	s->scrub.running = false;
-	diag_info("serve", "what=scrub units_read=%llu units_bad=%llu "
-		  "status=%s", (unsigned long long)s->scrub.units_read,
-		  (unsigned long long)s->scrub.units_bad, strerror(-err));
-	scrub_answer(s, err);
-}
-
-static void do_scrub(struct serve_req *q)
-{
-	struct serve *s = q->s;
-
-	if (s->scrub.running) {
-		blk_serve_reply_plain(q, -EBUSY);
-		return;
-	}
-	s->scrub.running = true;
-	s->scrub.asker = q;
-	s->scrub.store.done = scrub_done;
-	store_scrub(s->o.store, &s->scrub.store, s->o.scrub_bytes_per_s,
-		    &s->scrub.units_read, &s->scrub.units_bad);
-}
-
-void serve_scrub_forget(struct serve *s, const struct conn *c)
-{
-	if (s->scrub.asker && s->scrub.asker->c == c)
-		scrub_answer(s, -ECANCELED);
-}
-
 /* ---- answers from memory ---- */
 
 static void do_map(struct serve_req *q)
@@ -345,7 +294,7 @@ bool serve_dispatch(struct serve_req *q)
 		peer_fence(q);
 		break;
 	case WIRE_OP_BLK_SCRUB:
-		do_scrub(q);
+		serve_scrub(q);
 		break;
 	case WIRE_OP_ADMIN_STATUS:
 	case WIRE_OP_ADMIN_STATS:

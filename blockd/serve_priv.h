@@ -1,5 +1,5 @@
 /* Inside of serve.c (gates, answers), serve_ops.c (handlers), peer.c (HELLO,
- * fence) and serve_stats.c. */
+ * fence), serve_scrub.c and serve_stats.c. */
 #ifndef BLOCKD_SERVE_PRIV_H
 #define BLOCKD_SERVE_PRIV_H
 
@@ -99,7 +99,11 @@ struct serve {
 		struct store_req store;
 		bool running;
 		struct serve_req *asker; /* NULL: its connection went */
-		uint64_t units_read, units_bad; /* of the last run */
+		uint64_t units_read, units_bad; /* of this run */
+		struct ring_timer timer;
+		uint64_t since_s; /* the interval's begin, UNIX time */
+		/* Of the last one that came to its end; 0: there was none. */
+		uint64_t last_s, last_read, last_bad;
 	} scrub;
 	struct serve_counters n;
 	uint64_t start_ms;
@@ -121,8 +125,13 @@ void blk_serve_reply_plain(struct serve_req *q, int err);
 
 /* serve_ops.c: a valid request whose time has come; as ops->frame */
 bool serve_dispatch(struct serve_req *q);
+
+/* serve_scrub.c */
+void serve_scrub(struct serve_req *q); /* it was asked for */
 /* @c was closed: nobody waits for the scrub that it asked for. */
 void serve_scrub_forget(struct serve *s, const struct conn *c);
+void serve_scrub_begin(struct serve *s);
+void serve_scrub_stop(struct serve *s); /* no further one begins */
 
 /* peer.c */
 bool peer_hello(struct serve_req *q); /* as ops->frame */

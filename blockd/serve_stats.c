@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <time.h>
 
 static const char *const class_names[CLASS_COUNT] = {
 	[CLASS_READ] = "read",
@@ -92,10 +93,15 @@ static void collect_serve(struct serve *s, struct counter *l, unsigned *n)
 	add(l, n, "fences", false, "sessions fenced", c->fences);
 	add(l, n, "connections_replaced", false,
 	    "connections closed by newer ones or dead sessions", c->replaced);
-	add(l, n, "scrub_units_read", true, "by the last scrub",
-	    s->scrub.units_read);
-	add(l, n, "scrub_units_bad", true, "found by the last scrub",
-	    s->scrub.units_bad);
+	add(l, n, "scrub_units_read", true, "by the last or present scrub",
+	    s->scrub.running ? s->scrub.units_read : s->scrub.last_read);
+	add(l, n, "scrub_units_bad", true, "found by the last or present scrub",
+	    s->scrub.running ? s->scrub.units_bad : s->scrub.last_bad);
+	add(l, n, "scrub_running", true, "a scrub is under way",
+	    s->scrub.running);
+	add(l, n, "scrub_last_timestamp", true,
+	    "when the last scrub ended, UNIX time; 0: there was none",
+	    s->scrub.last_s);
 	add(l, n, "lease_waits", false, "waits for the serving lease",
 	    c->waits_lease);
 	add(l, n, "map_waits", false, "waits for a newer map", c->waits_map);
@@ -169,14 +175,26 @@ static const char *state_word(struct serve *s, const struct store_stat *st)
 	return "no-lease";
 }
 
+static const char *scrub_time(const struct serve *s, char *buf, size_t size)
+{
+	time_t t = (time_t)s->scrub.last_s;
+	struct tm tm;
+
+	if (t == 0 || !gmtime_r(&t, &tm) ||
+	    strftime(buf, size, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+		return "never";
+	return buf;
+}
+
 char *blk_serve_status_json(struct serve *s)
 {
 	struct store_stat st;
+	char scrubbed[32];
 	json_t *j;
 
 	store_stat(s->o.store, &st);
 	j = json_pack(
-		"{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s?}",
+		"{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:I,s:s?}",
 		"program", "hail-blockd",
 		"id", (json_int_t)s->o.daemon_id,
 		"state", state_word(s, &st),
@@ -187,6 +205,10 @@ char *blk_serve_status_json(struct serve *s)
 		"commit", (json_int_t)st.commit,
 		"uptime_ms", (json_int_t)(ring_now_ms() - s->start_ms),
 		"lease", blk_serve_lease_ok(s),
+		"last_scrub", scrub_time(s, scrubbed, sizeof(scrubbed)),
+		"bad_units", (json_int_t)(s->scrub.running ?
+					  s->scrub.units_bad :
+					  s->scrub.last_bad),
 		"error", st.error ? st.error_text : NULL);
 	return dump_and_free(j);
 }

@@ -49,7 +49,8 @@ static const struct suffix size_suffixes[] = {
 	{ "k", 1ull << 10 }, { NULL, 0 },
 };
 static const struct suffix ms_suffixes[] = {
-	{ "h", 3600000 }, { "m", 60000 }, { "s", 1000 }, { "ms", 1 },
+	{ "d", 86400000 }, { "h", 3600000 }, { "m", 60000 }, { "s", 1000 },
+	{ "ms", 1 },
 	{ NULL, 0 },
 };
 static const struct suffix no_suffixes[] = { { NULL, 0 } };
@@ -93,7 +94,7 @@ static const char *number_form(enum opt_type type)
 	if (type == OPT_SIZE)
 		return "a size like 4096, 64k, 16m, 2g or 1t";
 	if (type == OPT_MS)
-		return "a time like 500ms, 10s, 5m or 1h";
+		return "a time like 500ms, 10s, 5m, 1h or 30d";
 	return "a whole number";
 }
 

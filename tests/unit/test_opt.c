@@ -213,8 +213,10 @@ static void reasons_are_sentences(void **state)
 		    "count: 0 is out of range (1 to 100)");
 	set_refused("size", "x", -EINVAL, "size: \"x\" is not a size like "
 		    "4096, 64k, 16m, 2g or 1t");
-	set_refused("wait", "1d", -EINVAL, "wait: \"1d\" is not a time like "
-		    "500ms, 10s, 5m or 1h");
+	set_refused("wait", "1w", -EINVAL, "wait: \"1w\" is not a time like "
+		    "500ms, 10s, 5m, 1h or 30d");
+	set_refused("wait", "1d", -ERANGE,
+		    "wait: 1d is out of range (100ms to 1h)");
 	set_refused("wait", "2h", -ERANGE,
 		    "wait: 2h is out of range (100ms to 1h)");
 	set_refused("mode", "x", -EINVAL,
