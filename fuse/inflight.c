@@ -28,12 +28,20 @@ int64_t rim_now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+int64_t rim_now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 void rim_begin(struct rim_req *rr, fuse_req_t req)
 {
 	rr->rim = rim_of(req);
 	rr->req = req;
 	rr->pid = fuse_req_ctx(req)->pid;
-	rr->start_ms = rim_now_ms();
+	rr->kind = RIM_NAMES;
+	rr->start_ns = rim_now_ns();
 	rr->next = NULL;
 	pthread_mutex_lock(&lock);
 	rr->prev = tail;
@@ -57,6 +65,7 @@ fuse_req_t rim_end(struct rim_req *rr)
 	else
 		tail = rr->prev;
 	pthread_mutex_unlock(&lock);
+	rim_latency_add(rr->kind, rim_now_ns() - rr->start_ns);
 	return rr->req;
 }
 
@@ -87,9 +96,9 @@ static void look(void)
 {
 	fuse_req_t dead[LOOK_MAX];
 	size_t count = 0;
-	int64_t old = rim_now_ms() - STUCK_MS;
+	int64_t old = rim_now_ns() - STUCK_MS * INT64_C(1000000);
 	pthread_mutex_lock(&lock);
-	for (struct rim_req *rr = head; rr && rr->start_ms < old;
+	for (struct rim_req *rr = head; rr && rr->start_ns < old;
 	     rr = rr->next) {
 		if (count == LOOK_MAX)
 			break;

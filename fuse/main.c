@@ -334,8 +334,11 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		.strictatime = o->strictatime,
 		.attr_changed = rim_attr_changed, .attr_changed_arg = &r,
 		.wanted = rim_write_wanted,
+		.latency = rim_latency_json,
 	};
-	err = core_new(&co, &r.core);
+	err = rim_latency_init();
+	if (!err)
+		err = core_new(&co, &r.core);
 	if (err) {
 		fprintf(stderr, "hailfs: %s\n", strerror(-err));
 		return err;

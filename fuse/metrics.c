@@ -109,8 +109,12 @@ static char *page(void *arg)
 	free(status);
 	if (out) {
 		put_words(out, o);
+		/* As what they are: histograms. */
+		json_object_del(o, "latency");
 		put_object(out, "hailfs", o);
-		fputs("# EOF\n", out);
+		char *latency = rim_latency_openmetrics();
+		fputs(latency ? latency : "# EOF\n", out);
+		free(latency);
 		if (fclose(out)) {
 			free(text);
 			text = NULL;

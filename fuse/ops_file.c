@@ -191,9 +191,11 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 {
 	(void)ino;
 	struct rim_req *rr = rim_req_new(req);
-	if (rr)
-		core_read(rr->rim->core, core_file_of(fi), (uint64_t)off,
-			  size, read_done, rr);
+	if (!rr)
+		return;
+	rr->kind = RIM_READ;
+	core_read(rr->rim->core, core_file_of(fi), (uint64_t)off, size,
+		  read_done, rr);
 }
 
 struct writing {
@@ -244,6 +246,7 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 		return;
 	}
 	rim_begin(&w->rr, req);
+	w->rr.kind = RIM_WRITE;
 	w->size = size;
 	w->ino = ino;
 	w->sync = 0;
@@ -298,6 +301,7 @@ static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 		free(s);
 		return;
 	}
+	rr->kind = RIM_SYNC;
 	if (!s) {
 		core_fsync(r->core, ino, datasync != 0, rim_cb_err, rr);
 		return;

@@ -45,14 +45,17 @@ void rim_stat(const struct meta_attr *a, struct stat *st);
 
 /* A request that an operation of the core will answer (inflight.c). Between
  * rim_begin() and rim_end() a killed caller may be answered by others. */
+enum rim_kind { RIM_NAMES, RIM_READ, RIM_WRITE, RIM_SYNC, RIM_KIND_COUNT };
 struct rim_req {
 	struct rim *rim;
 	fuse_req_t req; /* NULL: answered already */
 	pid_t pid;
-	int64_t start_ms;
+	enum rim_kind kind; /* RIM_NAMES until the handler says otherwise */
+	int64_t start_ns;
 	struct rim_req *next, *prev;
 };
 int64_t rim_now_ms(void); /* monotonic, to a few ms: cheap */
+int64_t rim_now_ns(void);
 void rim_begin(struct rim_req *rr, fuse_req_t req);
 /* Whom to answer; NULL: nobody any more. @rr is the caller's again. */
 fuse_req_t rim_end(struct rim_req *rr);
@@ -168,6 +171,12 @@ void kflush(struct rim *r, uint64_t ino, core_cb cb, void *arg);
 int kflush_written(struct rim *r);
 /* The program under that name. Returns its exit status. */
 int kflush_main(char **argv);
+
+/* latency.c: histograms by kind of request. JSON, OpenMetrics: malloc'd. */
+int rim_latency_init(void); /* 0 or -ENOMEM */
+void rim_latency_add(enum rim_kind kind, int64_t ns);
+char *rim_latency_json(void); /* core_options.latency */
+char *rim_latency_openmetrics(void);
 
 /* metrics.c: serves counters where the mount options say so; *ret NULL: they
  * do not. Returns 0, or -errno after a message. */

@@ -36,6 +36,8 @@ struct core_options {
 	 * called without locks. NULL: nobody keeps them. */
 	void (*attr_changed)(void *arg, uint64_t ino);
 	void *attr_changed_arg;
+	/* Latencies for the status, a JSON object (malloc'd; NULL: none). */
+	char *(*latency)(void);
 	/* Does anybody still wait for the CORE_WRITE_ASK of @arg? */
 	bool (*wanted)(void *arg);
 };

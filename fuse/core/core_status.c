@@ -192,6 +192,10 @@ char *core_status_json(struct core *c)
 	blk_client_status(c, out);
 	fputc(',', out);
 	rpc_status(c, out);
+	char *latency = c->opt.latency ? c->opt.latency() : NULL;
+	if (latency)
+		fprintf(out, ",\"latency\":%s", latency);
+	free(latency);
 	fputc('}', out);
 	if (fclose(out)) {
 		free(text);

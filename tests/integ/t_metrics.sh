@@ -51,6 +51,12 @@ page "$blk" 'm["hail_blockd_request_seconds_count{op=\"write_sync\"}"] > 0'
 page "$mnt" 'm["hailfs_names_creates"] >= 20 and m["hailfs_fenced"] == 0 and
 	m["hailfs_wb_bytes_max"] == 64 << 20 and
 	sum(m["hailfs_blockds_up{id=\"%d\"}" % i] for i in (1, 2, 3)) == 3 and
+	t["hailfs_sync_seconds"] == "histogram" and
+	m["hailfs_sync_seconds_count"] >= 20 and
+	0 < m["hailfs_sync_seconds_sum"] < 60 and
+	m["hailfs_read_seconds_count"] >= 1 and
+	m["hailfs_write_seconds_count"] >= 20 and
+	m["hailfs_names_seconds_count"] >= 20 and
 	[k for k in m if k.startswith("hailfs_mount_info{") and
 	 "mountpoint=\"'"$MNT"'\"" in k]'
 umount "$MNT"
