@@ -74,6 +74,33 @@ free=$(($(stat -f -c '%a * %S' "$MNT")))
 [ $free -gt 0 ] && [ $free -le $disk ] || fail "statfs: $free of $disk"
 code 0 "${K[@]}" stats --json
 json "set(d) == {'metad1', 'blockd1', 'blockd2'}"
+code 0 "${K[@]}" map --json
+json "[b['id'] for b in d['blockds']] == [1, 2] and len(d['slots']) == 4096"
+json "[b['slots'] for b in d['blockds']] == [2048, 2048]"
+json "all(b['state'] == 'up' for b in d['blockds']) and d['epoch'] > 0"
+json "len(d['sessions']) == 1 and {len(s) for s in d['slots']} == {1}"
+code 0 "${K[@]}" map
+grep -Eq '^1 .* up +2048 +50.0%$' "$T/out" || { cat "$T/out"; fail "map"; }
+# What it tells is what was done meanwhile.
+"$CTL" "${K[@]}" top --json --interval 3s --count 1 >"$T/top" &
+top=$!
+for i in $(seq 100); do
+	echo "$i" >"$MNT/t"
+	sync "$MNT/t"
+	sleep 0.01
+done
+rm "$MNT/t"
+wait $top || fail "top"
+cp "$T/top" "$T/out"
+json "d['interval_ms'] >= 3000"
+json "[r['who'].split()[0] for r in d['rows']] == ['mount', 'metad'] + 2 * ['blockd']"
+json "5 < d['rows'][0]['sync']['per_s'] * d['interval_ms'] / 1000 <= 100"
+json "0 < d['rows'][0]['sync']['mean_us'] < 1e6"
+json "0 < sum(r['write']['per_s'] for r in d['rows'][2:]) * d['interval_ms'] < 3e5"
+json "0 < sum(r['write']['mean_us'] for r in d['rows'][2:]) < 1e6"
+code 0 "${K[@]}" top --interval 100ms --count 2
+[ "$(grep -c '^WHO ' "$T/out")" = 2 ] || { cat "$T/out"; fail "top twice"; }
+code 2 "${K[@]}" top --interval 1ms; says "interval"
 code 0 "${K[@]}" sessions --json
 code 0 why "$MNT/a" --json
 json "d['inode'] > 1 and d['block_count'] == 1 and d['misplaced'] == 0"

@@ -31,6 +31,7 @@ struct ctl_options {
 	char *mount_options;
 	bool scrub, repair, yes;
 	uint64_t limit;
+	uint64_t interval_ms, count; /* top */
 };
 
 struct ctl {
@@ -134,6 +135,8 @@ int cmd_status(struct ctl *c, char **args);
 int cmd_stats(struct ctl *c, char **args);
 int cmd_sessions(struct ctl *c, char **args);
 int cmd_df(struct ctl *c, char **args);
+int cmd_map(struct ctl *c, char **args);
+int cmd_top(struct ctl *c, char **args);
 int cmd_why(struct ctl *c, char **args);
 int cmd_fsck(struct ctl *c, char **args);
 int cmd_metad_backup(struct ctl *c, char **args);

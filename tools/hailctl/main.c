@@ -39,6 +39,10 @@ static const struct opt table[] = {
 	  "blockd give-up: the loss is understood" },
 	{ "limit", 0, OPT_U64, O(limit), "32", 0, 1u << 30, NULL, "N",
 	  "why, fsck: print at most N lines of a kind, 0: all" },
+	{ "interval", 0, OPT_MS, O(interval_ms), "2s", 100, 86400000, NULL,
+	  "TIME", "top: the time between two looks" },
+	{ "count", 0, OPT_U64, O(count), "0", 0, 0, NULL, "N",
+	  "top: end after N looks; 0: when it is stopped" },
 	{ NULL }
 };
 
@@ -68,6 +72,12 @@ static const struct command commands[] = {
 	  "hailctl df" },
 	{ "stats", "", true, cmd_stats, "counters of all daemons",
 	  "hailctl stats --json | jq .blockd1" },
+	{ "top", "interval count", true, cmd_top,
+	  "what mounts and daemons do, again and again",
+	  "hailctl top --interval 5s" },
+	{ "map", "", true, cmd_map,
+	  "the cluster map: block daemons and their shares of the slots",
+	  "hailctl map" },
 	{ "sessions", "", true, cmd_sessions, "mounts as metad knows them",
 	  "hailctl sessions" },
 	{ "why PATH", "limit", false, cmd_why,
