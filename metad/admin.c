@@ -140,6 +140,15 @@ static uint64_t purge_pending(struct metad *md)
 	return m.purge_pending;
 }
 
+static const char *metad_state(struct metad *md)
+{
+	if (!md->serving)
+		return "waiting-for-blockds";
+	if (md->older)
+		return "older";
+	return recover_session(md) ? "recovering" : "ok";
+}
+
 void admin_status(struct request *r)
 {
 	struct metad *md = r->md;
@@ -158,9 +167,7 @@ void admin_status(struct request *r)
 	j = json_pack("{s:s,s:s,s:I,s:I,s:s,s:s,s:o,s:o}", "program",
 		      "hail-metad", "version", HAILFS_VERSION, "id",
 		      (json_int_t)md->self->id, "pid", (json_int_t)getpid(),
-		      "cluster_id", cluster, "state",
-		      !md->serving ? "waiting-for-blockds" :
-				     recover_session(md) ? "recovering" : "ok",
+		      "cluster_id", cluster, "state", metad_state(md),
 		      "blockds", daemons, "sessions", sessions_json(md));
 	if (j) {
 		set_u64(j, "epoch", md->epoch);
@@ -173,6 +180,12 @@ void admin_status(struct request *r)
 		if (room_full(md->room))
 			(void)json_object_set_new(j, "disk",
 						  json_string("full"));
+		if (md->older)
+			(void)json_object_set_new(j, "error", json_string(
+				"its directory is an older copy than the block "
+				"stores; nothing newer is purged: put the "
+				"newer directory back, or go on, and see "
+				"hailctl fsck"));
 		set_u64(j, "cuts_pending", cut_count(md));
 		set_u64(j, "log_bytes", st->log_bytes);
 		set_u64(j, "snapshot_bytes", st->snapshot_last_bytes);

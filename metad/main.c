@@ -213,6 +213,8 @@ static void turn(struct program *p)
 
 	md->stats.turns++;
 	sessions_turn(md);
+	if (!md->stopping)
+		recover_turn(md->recover);
 	do {
 		was = md->activity;
 		/* Who waits for the disk waits longest: start it first. */
@@ -482,6 +484,7 @@ static int start(struct program *p)
 	if (rv < 0)
 		return rv;
 	md->epoch = sm_map(md->sm)->epoch;
+	md->first_session = sm_next_session(md->sm);
 	drive_map_changed(md->drive);
 	rv = serve_listen(md->serve, addr, md->self->port);
 	if (rv < 0) {
@@ -495,9 +498,7 @@ static int start(struct program *p)
 		return fail("cannot start", rv);
 	purge_kick(md->purge);
 	md->serving = p->dir.state == DATADIR_OK;
-	if (md->serving)
-		recover_load(md->recover);
-	else
+	if (!md->serving)
 		restore_wait(md);
 	return 0;
 }

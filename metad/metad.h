@@ -24,6 +24,8 @@
 #define KEEPALIVE_MS 1000u
 #define SESSION_DEAD_MS 10000u
 _Static_assert(LEASE_MS < SESSION_DEAD_MS, "design section 3");
+/* More creations than a mount may have had that were not durable. */
+#define CREATES_LOST_MAX (2 * SESSION_WINDOW_MAX)
 
 struct datadir;
 struct mark;
@@ -92,7 +94,9 @@ struct metad {
 	} last[2];
 
 	struct durable_wait *durable_waits, *durable_last;
+	uint64_t first_session; /* the first this process may give out */
 	bool serving; /* clients are let in */
+	bool older; /* a store knew more than these metadata, see restore.h */
 	bool stopping;
 	uint64_t activity; /* grows with everything the loop did */
 	struct metad_stats stats;

@@ -5,6 +5,7 @@
 
 #include "common/diag.h"
 #include "metad/drive.h"
+#include "metad/restore.h"
 
 struct monitor {
 	struct metad *md;
@@ -37,6 +38,38 @@ bool monitor_lease_over(struct monitor *m, uint32_t id)
 	/* What the process before this one granted is not known. */
 	until = u64_max(until, m->start_ms + LEASE_MS);
 	return uv_now(&m->md->loop) > until;
+}
+
+bool monitor_settled(struct monitor *m)
+{
+	const struct cmap *map = sm_map(m->md->sm);
+	uint32_t i;
+
+	for (i = 0; i < map->daemon_count; i++) {
+		const struct cmap_daemon *c = &map->daemons[i];
+		const struct monitor_daemon *d = find(m, c->id);
+
+		if (c->state != CMAP_STATE_NEW && !(d && d->seen) &&
+		    !monitor_lease_over(m, c->id))
+			return false;
+	}
+	return true;
+}
+
+bool monitor_all_known(struct monitor *m)
+{
+	const struct cmap *map = sm_map(m->md->sm);
+	uint32_t i;
+
+	for (i = 0; i < map->daemon_count; i++) {
+		const struct cmap_daemon *c = &map->daemons[i];
+		const struct monitor_daemon *d = find(m, c->id);
+
+		if (c->state != CMAP_STATE_NEW &&
+		    !(c->state == CMAP_STATE_UP && d && d->seen))
+			return false;
+	}
+	return true;
 }
 
 void monitor_on_register(struct monitor *m, void (*fn)(struct metad *md))
@@ -123,6 +156,19 @@ static const char *judge_store(struct metad *md, const struct cmap_daemon *was,
 	return m->commit < commit ? "an older copy of its store" : NULL;
 }
 
+/* Has the store seen what these metadata never gave out? A session is durable
+ * here before anybody hears of it, and all but some inodes are. What registers
+ * for the first time has seen none of this process. */
+static bool knows_more(struct metad *md, const struct monitor_daemon *d,
+		       const struct meta_register *m)
+{
+	uint64_t session = d->seen ? sm_next_session(md->sm) :
+				     md->first_session;
+
+	return m->session_max >= session ||
+	       m->ino_max >= sm_next_ino(md->sm) + CREATES_LOST_MAX;
+}
+
 static struct monitor_daemon *daemon_get(struct monitor *m, uint32_t id)
 {
 	struct monitor_daemon *d = find(m, id);
@@ -174,6 +220,7 @@ void monitor_register(struct request *r)
 	struct monitor_daemon *d;
 	const char *wrong;
 	uint64_t pos;
+	bool more;
 
 	if (meta_register_parse(r->body, r->body_len, &m) < 0 ||
 	    m.daemon_id != r->conn->peer_id || m.addr.len == 0 ||
@@ -198,6 +245,7 @@ void monitor_register(struct request *r)
 		diag_info("monitor", "event=registered blockd=%" PRIu32
 			  " addr=%s port=%u commit=%" PRIu64, m.daemon_id,
 			  r->conn->peer, m.port, m.commit);
+	more = !wrong && knows_more(md, d, &m);
 	/* With no store on record none is waited for: nothing changes. */
 	pos = wrong && was->state == CMAP_STATE_NEW ?
 	      0 : register_record(md, &m, was, wrong != NULL);
@@ -217,6 +265,8 @@ void monitor_register(struct request *r)
 				 -ENOTEMPTY : -ESTALE, NULL, 0);
 	else
 		reply_lease(r, d, pos);
+	if (more)
+		restore_older(md, d);
 	if (md->monitor->on_register)
 		md->monitor->on_register(md);
 }

@@ -26,6 +26,11 @@ const struct monitor_daemon *monitor_find(struct monitor *m, uint32_t id);
 /* Has the right to serve that it may have run out? Then what is forbidden now,
  * it has to learn before it serves again. */
 bool monitor_lease_over(struct monitor *m, uint32_t id);
+/* Has everybody registered who could by now? */
+bool monitor_settled(struct monitor *m);
+/* Has every store on record registered, and is the right one? Not before that
+ * it is known that these metadata are no older copy (restore.h). */
+bool monitor_all_known(struct monitor *m);
 /* Runs with each registration, see restore.c. */
 void monitor_on_register(struct monitor *m, void (*fn)(struct metad *md));
 

@@ -59,8 +59,10 @@ struct recover {
 	/* The session being opened for openers[0]. */
 	struct durable_wait opening;
 	uint64_t opened; /* its id, 0: none */
+	bool ready; /* see recover_turn() */
 };
 
+static void load(struct recover *r);
 static void step(struct recover *r);
 
 /* ---- ending ---- */
@@ -78,7 +80,7 @@ static void victim_over(struct durable_wait *w)
 	serve_close_session(r->md, v->session);
 	r->victim = NULL;
 	free(v);
-	recover_load(r);
+	load(r);
 	step(r);
 }
 
@@ -410,7 +412,8 @@ static bool make_way(struct recover *r)
 static void step(struct recover *r)
 {
 	/* Without memory metad stops, and nobody makes way. */
-	while (!r->victim && !r->opened && r->openers && !r->md->stopping) {
+	while (r->ready && !r->victim && !r->opened && r->openers &&
+	       !r->md->stopping) {
 		if (!serve_conn(r->md, r->openers->to.conn_id))
 			opener_pop(r);
 		else if (!make_way(r))
@@ -473,7 +476,8 @@ int recover_new(struct metad *md, struct recover **ret)
 	return 0;
 }
 
-void recover_load(struct recover *r)
+/* Goes on with what the process before this one began. */
+static void load(struct recover *r)
 {
 	struct sm_session_info s;
 	uint64_t after = 0;
@@ -482,6 +486,20 @@ void recover_load(struct recover *r)
 		after = s.session;
 		if (s.dead)
 			victim_start(r, s.session, NULL);
+	}
+}
+
+void recover_turn(struct recover *r)
+{
+	bool ready = r->md->serving &&
+		     (r->ready || monitor_settled(r->md->monitor));
+
+	if (ready == r->ready)
+		return;
+	r->ready = ready;
+	if (ready) {
+		load(r);
+		step(r);
 	}
 }
 

@@ -13,9 +13,10 @@
 #include "metad/request.h"
 
 int recover_new(struct metad *md, struct recover **ret);
-/* After the log is loaded, and, after a restore, the counters are raised: goes
- * on with what was begun. */
-void recover_load(struct recover *r);
+/* With each turn of the loop. Sessions end and begin only when the block
+ * daemons that are there have told what they have seen, and, after a restore,
+ * the counters are raised. */
+void recover_turn(struct recover *r);
 /* META_SESSION_OPEN, META_SESSION_CLOSE: the reply comes when it is durable.*/
 void recover_open(struct metad *md, const struct reply_to *to,
 		  const struct meta_session_open *m);

@@ -8,7 +8,6 @@
 
 #include "common/diag.h"
 #include "metad/monitor.h"
-#include "metad/recover.h"
 
 #define INO_MARGIN 1000000u
 #define SESSION_MARGIN 1000u
@@ -141,10 +140,11 @@ static void raised(struct durable_wait *w)
 		return;
 	}
 	diag_info("restore", "event=done what=\"clients are let in\"");
+	w->fn = NULL;
+	monitor_on_register(md->monitor, NULL);
+	/* Not before: what is of inodes that were never made is purged when a
+	 * session ends, which must not be what came after the backup. */
 	md->serving = true;
-	/* Not before: what is of inodes that were never made is purged then,
-	 * which must not be what came after the backup. */
-	recover_load(md->recover);
 }
 
 static void on_register(struct metad *md)
@@ -191,4 +191,33 @@ void restore_wait(struct metad *md)
 {
 	monitor_on_register(md->monitor, on_register);
 	on_register(md); /* a cluster without block daemons */
+}
+
+void restore_older(struct metad *md, const struct monitor_daemon *d)
+{
+	struct sm_session_info s;
+	uint64_t after = 0;
+	int rv;
+
+	if (!md->serving)
+		return; /* the counters are to be raised already */
+	md->older = true;
+	diag_err("restore", "event=older-metadata blockd=%" PRIu32
+		 " session=%" PRIu64 " next_session=%" PRIu64 " ino=%" PRIu64
+		 " next_ino=%" PRIu64 " what=\"the data directory is an older "
+		 "copy than the block stores; nothing newer is purged: put the "
+		 "newer directory back, or go on, and see hailctl fsck\"",
+		 d->id, d->session_max, sm_next_session(md->sm), d->ino_max,
+		 sm_next_ino(md->sm));
+	rv = datadir_set(md->dir, DATADIR_RAISE);
+	if (rv < 0) {
+		md->stop(md, "the data directory cannot be written");
+		return;
+	}
+	md->serving = false;
+	while (sm_session_list(md->sm, after, &s, 1) == 1) {
+		after = s.session;
+		serve_close_session(md, s.session);
+	}
+	restore_wait(md);
 }

@@ -3,6 +3,9 @@
  * After a restore the counters must be larger than anything a block daemon has
  * seen, so that no inode number, session, epoch or cut number comes twice;
  * until all daemons have told what they have seen, no client is let in.
+ *
+ * The same when the data directory turns out to be an older copy than the block
+ * stores (files copied by hand, a virtual machine rolled back).
  */
 #ifndef METAD_RESTORE_H
 #define METAD_RESTORE_H
@@ -20,5 +23,8 @@ int restore_read(struct metad *md, const char *path, char *why,
 /* Waits for the block daemons, raises the counters, ends sessions whose end had
  * begun, lets clients in. */
 void restore_wait(struct metad *md);
+struct monitor_daemon;
+/* The store of @d has seen what these metadata never gave out. */
+void restore_older(struct metad *md, const struct monitor_daemon *d);
 
 #endif

@@ -63,8 +63,9 @@ uint64_t sm_pos(const struct sm *sm);
 uint64_t sm_batch(const struct sm *sm);
 void sm_set_batch(struct sm *sm, uint64_t batch);
 const struct cmap *sm_map(const struct sm *sm);
-/* The number the next inode gets. */
+/* The number the next inode, the next session gets. */
 uint64_t sm_next_ino(const struct sm *sm);
+uint64_t sm_next_session(const struct sm *sm);
 /* Bytes of memory the tree holds; inodes alive (orphans too). */
 uint64_t sm_bytes(const struct sm *sm);
 uint64_t sm_inode_count(const struct sm *sm);

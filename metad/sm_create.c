@@ -161,3 +161,8 @@ uint64_t sm_next_ino(const struct sm *sm)
 {
 	return sm->g.next_ino;
 }
+
+uint64_t sm_next_session(const struct sm *sm)
+{
+	return sm->g.next_session;
+}

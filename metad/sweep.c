@@ -13,8 +13,6 @@
 #define LIST_MAX 4096u
 #define INOS_MAX 8192u
 #define TRY_MS 1000u
-/* More creations than a mount may have had that were not durable. */
-#define INO_MARGIN (2 * SESSION_WINDOW_MAX)
 
 struct sweep {
 	struct metad *md;
@@ -116,7 +114,7 @@ static void finish(struct sweep *s)
 	struct sm_reply r;
 
 	if (s->skipped)
-		m.ino = u64_max(m.ino, s->first + INO_MARGIN);
+		m.ino = u64_max(m.ino, s->first + CREATES_LOST_MAX);
 	if (s->skipped || s->ino_max >= s->first) {
 		METAD_PROPOSE(s->md, WIRE_OP_SM_RAISE, sm_raise, &m, &r);
 		diag_info("session", "event=swept inodes=%" PRIu64
@@ -131,6 +129,18 @@ static void list_done(struct fan *f)
 {
 	struct sweep *s = container_of(f, struct sweep, fan);
 
+	if (sm_next_ino(s->md->sm) != s->first) {
+		/* The counters were raised: what came after these metadata is
+		 * not of inodes that were never made. */
+		s->first = sm_next_ino(s->md->sm);
+		list_start(s);
+		return;
+	}
+	/* Who has not registered yet may show that they are an older copy. */
+	if (s->ino_count && !monitor_all_known(s->md->monitor)) {
+		s->skipped = true;
+		s->ino_count = 0;
+	}
 	if (s->ino_count)
 		purge_start(s);
 	else

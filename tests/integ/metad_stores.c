@@ -219,6 +219,115 @@ static void blocks_of_other_metadata_are_let_alone(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+/* A session dies, hail-metad is killed and started anew: what it begins with is
+ * ending that session. */
+static void dies_with_a_session(struct metad_run *x)
+{
+	struct metad_client c;
+
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 1);
+	metad_run_blockd(x, 1, 12, 1);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
+	CHECK_EQ(metad_client_sync(&c), 0);
+	metad_client_fini(&c);
+	metad_run_blockd_end(x, 0);
+	metad_run_blockd_end(x, 1);
+	child_kill9(&x->child);
+	metad_run_start(x, NULL);
+}
+
+/* What is of no inode is purged when a mount that died is replaced, but only
+ * when every store on record has told that these metadata are no older copy. */
+static void a_sweep_purges_when_all_stores_are_known(struct metad_run *x)
+{
+	uint64_t stray = 5000;
+	struct metad_client c;
+
+	dies_with_a_session(x);
+	metad_run_blockd(x, 0, 11, 5);
+	fake_blockd_set_stray(x->blockd[0], stray);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(fake_blockd_purged(x->blockd[0], stray), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "g", 0), 0);
+	CHECK(c.attr.ino > stray); /* its number is not used again */
+	metad_client_fini(&c);
+	metad_run_blockd(x, 1, 12, 5);
+	stray += c.attr.ino;
+	fake_blockd_set_stray(x->blockd[0], stray);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(fake_blockd_purged(x->blockd[0], stray), 1);
+	CHECK_EQ(fake_blockd_purged(x->blockd[1], stray), 1);
+	metad_client_fini(&c);
+}
+
+/* The data directory was set back: the store of block daemon 2 has seen what it
+ * never gave out, and has a block of that. */
+static void older_metadata(struct metad_run *x, uint64_t session_max,
+			   uint64_t ino_max)
+{
+	const uint64_t stray = 5000;
+	struct metad_client c;
+	char *text;
+
+	dies_with_a_session(x);
+	x->session_max = session_max / 2;
+	x->ino_max = ino_max / 2;
+	metad_run_blockd(x, 1, 12, 5);
+	fake_blockd_set_stray(x->blockd[1], stray);
+	CHECK(child_log_has(&x->child, "event=older-metadata blockd=2"));
+	EVENTUALLY(child_log_has(&x->child, "event=waiting blockd=1"));
+	CHECK_EQ(metad_client_open(x, &c, 1), -ECONNRESET);
+	metad_client_fini(&c);
+	/* It goes on with that after a kill, also when nobody says it again. */
+	metad_run_blockd_end(x, 1);
+	child_kill9(&x->child);
+	metad_run_start(x, NULL);
+	x->session_max = x->ino_max = 0;
+	metad_run_blockd(x, 0, 11, 5);
+	CHECK_EQ(metad_client_open(x, &c, 1), -ECONNRESET);
+	metad_client_fini(&c);
+	metad_run_blockd_end(x, 0);
+	child_term(&x->child);
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 5);
+	x->session_max = session_max / 2;
+	x->ino_max = ino_max / 2;
+	metad_run_blockd(x, 1, 12, 5);
+	fake_blockd_set_stray(x->blockd[1], stray);
+	while (metad_client_open(x, &c, 1) < 0) {
+		metad_client_fini(&c);
+		sleep_ms(20);
+	}
+	CHECK(c.session >= session_max + 1000);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "g", 0), 0);
+	CHECK(c.attr.ino >= ino_max + 1000000);
+	CHECK_EQ(fake_blockd_purged(x->blockd[1], stray), 0);
+	/* One that was known to be right, and comes again with more. */
+	metad_run_blockd_end(x, 0);
+	x->session_max = c.session + 1;
+	metad_run_blockd(x, 0, 11, 5);
+	EVENTUALLY(child_log_has(&x->child, "older-metadata blockd=1"));
+	text = metad_admin(x, WIRE_OP_ADMIN_STATUS);
+	CHECK_TEXT(text, "\"older\"");
+	CHECK_TEXT(text, "put the newer directory back");
+	free(text);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, "g"), 0);
+	metad_client_fini(&c);
+}
+
+static void metadata_older_by_a_mount_purge_nothing(struct metad_run *x)
+{
+	older_metadata(x, 50, 0);
+}
+
+static void metadata_older_by_inodes_purge_nothing(struct metad_run *x)
+{
+	older_metadata(x, 0, 4000000);
+}
+
 static void a_lost_store_keeps_no_mount_out_that_owes_it_nothing(
 	struct metad_run *x)
 {
@@ -319,6 +428,9 @@ int main(int argc, char **argv)
 		METAD_TEST(blocks_of_other_metadata_are_let_alone, 1),
 		METAD_TEST(a_lost_store_keeps_no_mount_out_that_owes_it_nothing,
 			   1),
+		METAD_TEST(a_sweep_purges_when_all_stores_are_known, 2),
+		METAD_TEST(metadata_older_by_a_mount_purge_nothing, 2),
+		METAD_TEST(metadata_older_by_inodes_purge_nothing, 2),
 		METAD_TEST(only_what_is_safe_is_repaired, 2),
 	};
 

@@ -41,6 +41,7 @@ struct fake_blockd {
 	struct blk_cut cut;
 	uint64_t fenced;
 	uint64_t listed_from;
+	uint64_t stray; /* an inode with a block; 0: none */
 	uint64_t *purged; /* inodes, in order of arrival */
 	size_t purged_count;
 	struct fake_conn conns[CONNS_MAX]; /* the server thread's */
@@ -83,8 +84,40 @@ static void note_purge(struct fake_blockd *b, const struct frame *f)
 	if (blk_purge_parse(f->body, f->h.body_len, &m) < 0)
 		die("purge body");
 	wire_in_init(&in, m.inos.p, m.inos.len);
-	while (in.len && b->purged_count < PURGED_MAX)
-		b->purged[b->purged_count++] = wire_get_u64(&in);
+	while (in.len && b->purged_count < PURGED_MAX) {
+		uint64_t ino = wire_get_u64(&in);
+
+		b->purged[b->purged_count++] = ino;
+		if (ino == b->stray)
+			b->stray = 0;
+	}
+}
+
+static size_t make_list(struct fake_blockd *b, const struct frame *f,
+			uint8_t *body, size_t cap)
+{
+	struct blk_list_reply m = { .boot_id = b->boot_id, .done = 1 };
+	struct wire_out o, e;
+	uint8_t entry[64];
+	struct blk_list ask;
+
+	if (blk_list_parse(f->body, f->h.body_len, &ask) < 0)
+		die("list body");
+	b->listed_from = ask.ino;
+	wire_out_init(&e, entry, sizeof(entry));
+	if (b->stray > ask.ino) {
+		wire_put_u64(&e, b->stray);
+		wire_put_u64(&e, 0); /* index */
+		wire_put_u32(&e, 4096); /* end */
+		wire_put_u32(&e, 1); /* units */
+		wire_put_u64(&e, 0); /* cut */
+		wire_put_u8(&e, 20); /* block_log2 */
+		m.count = 1;
+	}
+	m.entries = (struct wire_str){ entry, (uint32_t)e.len };
+	wire_out_init(&o, body, cap);
+	blk_list_reply_encode(&o, &m);
+	return o.len;
 }
 
 /* With the lock held: what the call means, and its answer's body. */
@@ -101,10 +134,7 @@ static size_t make_answer(struct fake_blockd *b, const struct frame *f,
 				  .boot_id = b->boot_id,
 				  .peer_id = b->id.id,
 				  .name = { "fake", 4 } };
-	struct blk_list_reply list = { .boot_id = b->boot_id,
-				       .done = 1 };
 	struct blk_fence fence;
-	struct blk_list ask;
 	struct wire_out o;
 
 	wire_out_init(&o, body, cap);
@@ -116,11 +146,7 @@ static size_t make_answer(struct fake_blockd *b, const struct frame *f,
 		blk_end_reply_encode(&o, &e);
 		return o.len;
 	case WIRE_OP_BLK_LIST:
-		if (blk_list_parse(f->body, f->h.body_len, &ask) < 0)
-			die("list body");
-		b->listed_from = ask.ino;
-		blk_list_reply_encode(&o, &list);
-		return o.len;
+		return make_list(b, f, body, cap);
 	case WIRE_OP_BLK_CUT:
 		if (blk_cut_parse(f->body, f->h.body_len, &b->cut) < 0)
 			die("cut body");
@@ -475,6 +501,11 @@ void fake_blockd_set_end(struct fake_blockd *b, uint64_t end, uint64_t units,
 void fake_blockd_set_cut_delta(struct fake_blockd *b, int64_t delta)
 {
 	LOCKED(b, b->cut_delta = delta);
+}
+
+void fake_blockd_set_stray(struct fake_blockd *b, uint64_t ino)
+{
+	LOCKED(b, b->stray = ino);
 }
 
 int fake_blockd_registered(struct fake_blockd *b)

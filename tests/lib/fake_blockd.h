@@ -36,6 +36,8 @@ void fake_blockd_set_commit(struct fake_blockd *b, uint64_t commit);
 void fake_blockd_set_end(struct fake_blockd *b, uint64_t end, uint64_t units,
 			 int64_t mtime_ns);
 void fake_blockd_set_cut_delta(struct fake_blockd *b, int64_t delta);
+/* BLK_LIST shows a block of this inode, until that is purged. */
+void fake_blockd_set_stray(struct fake_blockd *b, uint64_t ino);
 
 /* Of the last registration: 0 or -errno; -ENOTCONN: none yet. */
 int fake_blockd_registered(struct fake_blockd *b);

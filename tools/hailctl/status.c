@@ -7,12 +7,14 @@ static const char *const shown[] = { "program", "id", "name", "state", "epoch",
 				     "uptime_ms", "address", "boot_id",
 				     "error", NULL };
 
-/* A store that stopped or was refused answers, but not for what it is there. */
+/* A store that stopped or was refused answers, but not for what it is there;
+ * metadata that are older than the stores miss files. */
 static bool serves(const struct link *l, json_t *doc)
 {
 	const char *state = json_text(doc, "state", "?");
 
-	if (strcmp(state, "read-only") != 0 && strcmp(state, "refused") != 0)
+	if (strcmp(state, "read-only") != 0 && strcmp(state, "refused") != 0 &&
+	    strcmp(state, "older") != 0)
 		return true;
 	ctl_err("%s is %s: %s", link_name(l), state,
 		json_text(doc, "error", "see its log"));
