@@ -3,6 +3,7 @@
  */
 #include <endian.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -204,9 +205,16 @@ static int verdict(const char *dir, int status, char *why, size_t why_size)
 int index_probe(const char *dir, uint64_t map_bytes, char *why,
 		size_t why_size)
 {
-	pid_t pid = fork();
+	char path[PATH_MAX];
+	struct stat st;
+	pid_t pid;
 	int status;
 
+	/* LMDB would make an empty file a new index. */
+	(void)snprintf(path, sizeof(path), "%s/index/data.mdb", dir);
+	if (stat(path, &st) == 0 && st.st_size == 0)
+		return verdict(dir, W_EXITCODE(PROBE_BAD, 0), why, why_size);
+	pid = fork();
 	if (pid < 0) {
 		(void)snprintf(why, why_size, "cannot fork: %s",
 			       strerror(errno));

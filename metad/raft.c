@@ -379,6 +379,18 @@ static int bootstrap(struct metaraft *m)
 	return rv == RAFT_CANTBOOTSTRAP ? 0 : rv;
 }
 
+/* Is it a version that a later program may write? Not what zeros or other
+ * files' bytes look like. */
+static bool says_later(const char *errmsg)
+{
+	static const char what[] = "format version ";
+	const char *at = strstr(errmsg, what);
+	unsigned long long v = at ? strtoull(at + sizeof(what) - 1, NULL, 10) :
+				    0;
+
+	return v > 1 && v <= UINT8_MAX;
+}
+
 /* The sentence for what stopped loading. Returns its -errno. */
 static int load_error(struct metaraft *m, int rv, char *why, size_t why_size)
 {
@@ -403,7 +415,7 @@ static int load_error(struct metaraft *m, int rv, char *why, size_t why_size)
 	(void)snprintf(why, why_size, "the metadata in %s cannot be loaded: "
 		       "%s; nothing was changed: %s", m->dir,
 		       m->raft.errmsg[0] ? m->raft.errmsg : raft_strerror(rv),
-		       strstr(m->raft.errmsg, "format version") ?
+		       says_later(m->raft.errmsg) ?
 			       "run the later hail-metad that wrote it" :
 			       "bring that file back, or restore a backup");
 	rv = status_from_raft(rv);

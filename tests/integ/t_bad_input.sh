@@ -165,6 +165,9 @@ damage "$S/index/data.mdb" 'del b[12000:]'
 bad 3 'index: damaged' hail-blockd -c "$K" --id 1 -f
 check 'index: damaged'
 mend
+damage "$S/index/data.mdb" 'del b[:]'
+check 'index: damaged'
+mend
 damage "$C/metad1/metad.id" 'b[:] = b.replace(b"metad 1", b"metad 2", 1)'
 bad 3 'metad1 was written by a later version' hail-metad -c "$K" --id 1 -f
 mend
@@ -175,6 +178,10 @@ mend
 for f in "$C"/metad1/raft/0*; do
 	damage "$f" 'b[0] = 9'
 	bad 3 "${f##*/}.*format version 9.*run the later hail-metad" \
+		hail-metad -c "$K" --id 1 -f
+	mend
+	damage "$f" 'b[:8] = bytes(8)' # not of a later version
+	bad 3 "${f##*/}.*bring that file back, or restore a backup" \
 		hail-metad -c "$K" --id 1 -f
 	mend
 	damage "$f" 'del b[-9:]'
