@@ -273,7 +273,9 @@ static void on_timer(uv_timer_t *t)
 		if (may_unpark(p))
 			unpark_all(p);
 	}
-	p->at_end = false;
+	/* What is parked is in the queue: nothing else need be looked for. */
+	p->at_end = p->parked.count &&
+		    p->parked.count == sm_purge_count(p->md->sm);
 	while (!p->at_end && p->batch_count < BATCHES_MAX &&
 	       pages++ < PAGES_MAX)
 		p->at_end = !purge_next(p);

@@ -127,6 +127,7 @@ struct sm_cut {
 struct sm_purge {
 	uint64_t ino, pos;
 };
+uint64_t sm_purge_count(const struct sm *sm);
 size_t sm_purge_list(struct sm *sm, uint64_t after, struct sm_purge *out,
 		     size_t max);
 /* Pending cuts with (ino, cut) > (after_ino, after_cut). */

@@ -76,6 +76,11 @@ int sm_run_purge_done(struct sm_ctx *x, const void *body, size_t len)
 	return 0;
 }
 
+uint64_t sm_purge_count(const struct sm *sm)
+{
+	return sm->g.purge_count;
+}
+
 size_t sm_purge_list(struct sm *sm, uint64_t after, struct sm_purge *out,
 		     size_t max)
 {

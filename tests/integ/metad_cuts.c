@@ -7,6 +7,8 @@
  */
 #include "tests/lib/metad_client.h"
 
+#include <sys/stat.h>
+
 #include "tests/lib/tap.h"
 
 #define SOON_MS 300 /* nothing came: it waits */
@@ -356,6 +358,90 @@ static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+static uint64_t cpu_ms(struct metad_run *x)
+{
+	char path[64];
+	unsigned long long ns = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)x->child.pid);
+	f = fopen(path, "re");
+	CHECK(f && fscanf(f, "%llu", &ns) == 1); /* of the loop's thread */
+	if (f)
+		fclose(f);
+	return ns / 1000000;
+}
+
+static void send_create(struct metad_client *c)
+{
+	uint8_t b[128];
+	size_t len = METAD_BODY(b, meta_create,
+				{ .parent = ROOT_INO,
+				  .flags = META_CREATE_TMPFILE |
+					   META_CREATE_LEASE,
+				  .mode = S_IFREG | 0644 });
+
+	c->seq_low = c->seq > 256 ? c->seq - 256 : 1;
+	(void)metad_client_send(c, WIRE_OP_META_CREATE, b, len);
+}
+
+/* The file of a create's answer goes. */
+static void send_return(struct metad_client *c, const struct frame *f)
+{
+	struct meta_return m = { .what = META_RETURN_LEASE |
+					 META_RETURN_ORPHAN };
+	struct meta_rhdr rhdr;
+	struct wire_in in;
+	struct wire_out o;
+	uint8_t b[128];
+
+	wire_in_init(&in, f->body, f->h.body_len);
+	meta_rhdr_decode(&in, &rhdr);
+	m.ino = wire_get_u64(&in); /* meta_attr starts with it */
+	wire_out_init(&o, b, sizeof(b));
+	meta_return_encode(&o, &m);
+	(void)metad_client_send(c, WIRE_OP_META_RETURN, b, o.len);
+}
+
+/* Many files were deleted while a block daemon is away for long: that they wait
+ * for it costs nothing. */
+static void waiting_to_be_purged_is_idle(struct metad_run *x)
+{
+	enum { FILES = 100000 };
+	uint64_t sent = 0, got = 0, used;
+	struct metad_client c;
+	struct frame *f;
+
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 1);
+	metad_run_blockd(x, 1, 12, 1);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_run_blockd_end(x, 1);
+	while (got < FILES) {
+		for (; sent < FILES && sent - got < 64; sent++)
+			send_create(&c);
+		f = raw_recv(&c.r, LONG_MS);
+		if (!f)
+			break;
+		if (f->h.opcode == WIRE_OP_META_CREATE)
+			send_return(&c, f);
+		else
+			got++;
+		frame_free(f);
+	}
+	CHECK_EQ(got, FILES);
+	CHECK_EQ(metad_client_sync(&c), 0);
+	sleep_ms(8000); /* until it counts as away, and all is parked */
+	CHECK_EQ(metad_admin_number(x, WIRE_OP_ADMIN_STATUS, "purge_pending"),
+		 FILES);
+	used = cpu_ms(x);
+	sleep_ms(4000);
+	used = cpu_ms(x) - used;
+	printf("# %llu ms of CPU in 4 s\n", (unsigned long long)used);
+	CHECK(used < 12);
+	metad_client_fini(&c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
@@ -366,6 +452,7 @@ int main(int argc, char **argv)
 		METAD_TEST(the_end_of_a_dead_session_waits_for_its_cut, 1),
 		METAD_TEST(what_is_deleted_is_purged_everywhere, 2),
 		METAD_TEST(who_is_away_keeps_no_space_elsewhere, 2),
+		METAD_TEST(waiting_to_be_purged_is_idle, 2),
 	};
 
 	return metad_tests_run(argc, argv, tests, array_count(tests));
