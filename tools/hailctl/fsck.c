@@ -307,8 +307,9 @@ static int repair(struct fsck *k, uint64_t ino)
 	k->telling = true;
 	if (rv < 0)
 		return rv;
-	/* What is left has been told. */
-	k->repaired += found - k->found - lost;
+	/* What is left has been told, unless it came just now. */
+	if (found > k->found + lost)
+		k->repaired += found - k->found - lost;
 	if (!k->c->o.json)
 		printf("%s: inode %" PRIu64 "\n", k->found == 0 ? "repaired" :
 		       "repaired in part", ino);
