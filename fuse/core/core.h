@@ -172,7 +172,8 @@ void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 	       core_data_cb cb, void *arg);
 
 #define CORE_WRITE_DIRECT 0x1u /* answered when the daemons have it */
-#define CORE_WRITE_KILLPRIV 0x2u /* clear set-id bits and capability */
+#define CORE_WRITE_KILLPRIV 0x2u /* clear set-id bits; capabilities go with
+			       * every write but CORE_WRITE_CACHE */
 #define CORE_WRITE_CACHE 0x4u /* from the kernel's page cache: with
 			       * kernel_writeback it does not move the mtime,
 			       * without it may not grow the file */

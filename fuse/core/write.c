@@ -90,6 +90,22 @@ uint32_t mode_killed(uint32_t mode)
 	return mode;
 }
 
+/* Here at once; metad is told by @mc. */
+static void killpriv_queue(struct core *c, struct core_inode *in,
+			   struct meta_call *mc, struct wire_out *o,
+			   uint32_t mode)
+{
+	mc->done = killpriv_done;
+	mc->arg = in;
+	inode_pin(in);
+	in->mode_inflight++;
+	in->attr.mode = mode;
+	in->attr.flags &= ~META_ATTR_CAPS;
+	meta_call_queue(mc, o);
+	inode_mutated(in, mc->seq);
+	inode_tell_changed(c, in->ino);
+}
+
 void killpriv(struct core *c, struct core_inode *in)
 {
 	struct meta_setattr s = {
@@ -106,15 +122,28 @@ void killpriv(struct core *c, struct core_inode *in)
 	if (!mc)
 		return; /* the bits stay for the next write to clear */
 	meta_setattr_encode(&o, &s);
-	mc->done = killpriv_done;
-	mc->arg = in;
-	inode_pin(in);
-	in->mode_inflight++;
-	in->attr.mode = mode;
-	in->attr.flags &= ~META_ATTR_CAPS;
-	meta_call_queue(mc, &o);
-	inode_mutated(in, mc->seq);
-	inode_tell_changed(c, in->ino);
+	killpriv_queue(c, in, mc, &o, mode);
+}
+
+/* Who may keep set-id bits may not keep a capability. Before what it writes
+ * through its cache the kernel takes it away itself. */
+static void killcap(struct core *c, struct core_inode *in)
+{
+	static const char name[] = "security.capability";
+	struct meta_removexattr x = {
+		.ino = in->ino, .name = { name, sizeof(name) - 1 }
+	};
+	struct meta_call *mc;
+	struct wire_out o;
+
+	if (!(in->attr.flags & META_ATTR_CAPS))
+		return;
+	mc = meta_call_new(c, WIRE_OP_META_REMOVEXATTR,
+			   meta_removexattr_size(&x), &o);
+	if (!mc)
+		return; /* as above */
+	meta_removexattr_encode(&o, &x);
+	killpriv_queue(c, in, mc, &o, in->attr.mode);
 }
 
 static void gather_iov(void *to, const struct iovec *iov, int iov_count,
@@ -244,6 +273,8 @@ static int write_insert(struct write_req *r)
 	in->size_dirty = true;
 	if (r->flags & CORE_WRITE_KILLPRIV)
 		killpriv(c, in);
+	else if (!(r->flags & CORE_WRITE_CACHE))
+		killcap(c, in);
 	if (in->pf)
 		prefetch_drop(c, in, r->off, r->off + r->len);
 	wb_dirtied(c, in);

@@ -175,11 +175,26 @@ static void capability_goes_with_a_write(void)
 {
 	/* VFS_CAP_REVISION_2, cap_net_raw+ep */
 	static const unsigned char cap[20] = { 1, 0, 0, 2, 0, 0x20 };
-	mk("f", "x");
-	CHECK(setxattr("f", "security.capability", cap, 20, 0) == 0);
-	int fd = open("f", O_WRONLY);
-	CHECK(write(fd, "y", 1) == 1 && close(fd) == 0);
-	CHECK_ERR(getxattr("f", "security.capability", NULL, 0), ENODATA);
+	static const int ways[] = { 0, O_APPEND, O_SYNC, O_DIRECT,
+				    O_DIRECT | O_APPEND, O_DIRECT | O_SYNC };
+	void *page;
+	CHECK(posix_memalign(&page, 4096, 4096) == 0);
+	memset(page, 'y', 4096);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+		mk("f", "");
+		CHECK(setxattr("f", "security.capability", cap, 20, 0) == 0);
+		CHECK(setxattr("f", "user.a", "1", 1, 0) == 0);
+		CHECK(chmod("f", 02755) == 0);
+		int fd = open("f", O_WRONLY | ways[i]);
+		CHECK(fd >= 0 && write(fd, page, 4096) == 4096);
+		CHECK_ERR(getxattr("f", "security.capability", NULL, 0),
+			  ENODATA);
+		CHECK(close(fd) == 0);
+		CHECK(getxattr("f", "user.a", NULL, 0) == 1);
+		CHECK(!(ways[i] & O_DIRECT) || mode_of("f") == 02755);
+		CHECK(unlink("f") == 0);
+	}
+	free(page);
 }
 
 static bool later(struct timespec a, struct timespec b)
