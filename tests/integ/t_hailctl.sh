@@ -140,11 +140,18 @@ json "d['processes'][2]['state'] == 'stopped' and not d['processes'][2]['pid']"
 code 3 "${K[@]}" status; says "blockd 2"
 code 3 "${K[@]}" df
 code 1 "${K[@]}" fsck; says "blockd 2"
+# Who does not answer is not nothing.
+crash metad1
+code 3 "${K[@]}" status --json
+json "d['sessions'] is None and len(d['daemons']) == 3"
+code 3 "${K[@]}" df --json
+json "d['inodes'] is None and d['inodes_max'] is None"
+json "d['purge_pending'] is None and d['bytes_free'] > 0"
 crash mount
 code 3 local status "$C" --json
 json "d['processes'][3]['state'] == 'dead'"
 code 0 local up "$C" --json
-json "d['started'] == ['blockd2', 'mount']"
+json "d['started'] == ['metad1', 'blockd2', 'mount']"
 [ "$(cat "$MNT/a")" = hello ] || fail "the file changed"
 
 # ---- backup, restore ----

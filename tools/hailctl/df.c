@@ -107,6 +107,12 @@ static json_t *collect(struct links *ls, struct table *t, struct space *all)
 	return list;
 }
 
+/* null: nobody was there to tell. */
+static json_t *told(const struct link *metad, uint64_t v)
+{
+	return metad ? json_integer((json_int_t)v) : json_null();
+}
+
 int cmd_df(struct ctl *c, char **args)
 {
 	static const char *const columns[] = { "DAEMON", "SIZE", "USED",
@@ -132,13 +138,14 @@ int cmd_df(struct ctl *c, char **args)
 	list = collect(&ls, t, &sum);
 	space_row(t, "all", &sum, "");
 	if (c->o.json) {
-		out_json(json_pack("{s:o,s:I,s:I,s:I,s:I,s:I}", "blockds",
+		out_json(json_pack("{s:o,s:I,s:I,s:o,s:o,s:o}", "blockds",
 				   list, "bytes_total", (json_int_t)sum.total,
 				   "bytes_free", (json_int_t)sum.free,
-				   "inodes", (json_int_t)inodes.inodes,
-				   "inodes_max", (json_int_t)inodes.inodes_max,
+				   "inodes", told(metad, inodes.inodes),
+				   "inodes_max",
+				   told(metad, inodes.inodes_max),
 				   "purge_pending",
-				   (json_int_t)inodes.purge_pending));
+				   told(metad, inodes.purge_pending)));
 		table_free(t);
 	} else {
 		table_print_free(t);

@@ -136,7 +136,7 @@ static json_t *sessions_get(struct link *metad)
 
 int cmd_status(struct ctl *c, char **args)
 {
-	json_t *list = json_array(), *sessions = NULL;
+	json_t *list = json_array(), *sessions = NULL, *known;
 	struct links ls;
 	int code;
 
@@ -147,12 +147,13 @@ int cmd_status(struct ctl *c, char **args)
 		json_array_append_new(list, daemon_doc(&ls.v[i], &ls));
 	if (ls.count > 0 && ls.v[0].error == 0)
 		sessions = sessions_get(&ls.v[0]);
+	known = session_list(sessions);
 	if (c->o.json) {
-		out_json(json_pack("{s:s,s:o,s:o,s:O*}", "name",
+		out_json(json_pack("{s:s,s:o,s:o,s:O}", "name",
 				   c->conf.name ? c->conf.name : "",
 				   "cluster_file", json_bytes(c->conf_path),
 				   "daemons", list, "sessions",
-				   session_list(sessions)));
+				   known ? known : json_null()));
 	} else {
 		printf("cluster %s, id %#llx\n\n",
 		       c->conf.name ? c->conf.name : "(unnamed)",
