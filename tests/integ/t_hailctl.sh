@@ -181,7 +181,7 @@ code 1 "${K[@]}" metad restore "$T/backup" "$T/beside"
 says "another process listens there, this daemon perhaps: stop it"
 
 # ---- down ----
-(cd "$MNT" && code 1 local down "$C" && says "fuser") || fail "busy"
+(cd "$MNT" && code 1 local down "$C" && says "fuser -vm $MNT'") || fail "busy"
 code 0 local status "$C"
 code 0 local down "$C" --json
 UPS=()

@@ -155,6 +155,10 @@ static const char *advice(const struct link *l)
 	case ETIMEDOUT:
 		return "it does not answer; look at its log, or give it more "
 		       "time with --timeout";
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+		return "its name is not known, or there is no way to it; "
+		       "compare the address in the cluster file";
 	case EPROTONOSUPPORT:
 		return "it speaks another version of the protocol; use the "
 		       "hailctl of its release";

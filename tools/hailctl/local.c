@@ -38,6 +38,37 @@ static bool belongs(const char *name)
 		(len == 6 && memcmp(name, "blockd", len) == 0));
 }
 
+bool local_holds_data(const char *path)
+{
+	const struct dirent *e;
+	DIR *d = opendir(path);
+	bool found = false;
+
+	while (d && !found && (e = readdir(d)) != NULL)
+		found = strcmp(e->d_name, ".") != 0 &&
+			strcmp(e->d_name, "..") != 0 &&
+			strcmp(e->d_name, "lost+found") != 0;
+	if (d)
+		closedir(d);
+	return found;
+}
+
+/* Who has lost the cluster file wants that one back, not a new cluster over the
+ * old one's data. */
+static bool nothing_in(const struct local *l, const char *name)
+{
+	char path[PATH_MAX + 256 + 2];
+
+	snprintf(path, sizeof(path), "%s/%s", l->dir, name);
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+	    strcmp(name, "run") == 0 || strcmp(name, "mnt") == 0 ||
+	    !local_holds_data(path))
+		return true;
+	ctl_err("%s holds data, and there is no cluster.conf in %s: put that "
+		"file back, or give another directory", path, l->dir);
+	return false;
+}
+
 /* A new cluster is not made among other things: whose "run" and "mnt" would
  * those be? */
 static bool may_begin(const struct local *l)
@@ -66,6 +97,8 @@ static bool may_begin(const struct local *l)
 			ctl_err("%s holds '%s' and no cluster: give a new "
 				"directory, or an empty one", l->dir,
 				e->d_name);
+		else
+			ok = nothing_in(l, e->d_name);
 	}
 	closedir(d);
 	return ok;
@@ -81,8 +114,11 @@ bool local_open(struct ctl *c, const char *dir, bool create, struct local *l)
 	if (create && !make_dir(dir))
 		return false;
 	if (!realpath(dir, l->dir)) {
-		ctl_err("%s: %s; make it with 'hailctl local up %s'", dir,
-			strerror(errno), dir);
+		if (create)
+			ctl_err("%s: %s", dir, strerror(errno));
+		else
+			ctl_err("%s: %s; make it with 'hailctl local up %s'",
+				dir, strerror(errno), dir);
 		return false;
 	}
 	snprintf(l->conf, sizeof(l->conf), "%s/cluster.conf", l->dir);
@@ -95,7 +131,8 @@ bool local_open(struct ctl *c, const char *dir, bool create, struct local *l)
 	snprintf(lock, sizeof(lock), "%s/lock", l->run);
 	l->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	if (l->lock_fd < 0) {
-		ctl_err("%s: %s", lock, strerror(errno));
+		ctl_err("%s: %s%s", lock, strerror(errno), errno == EACCES ?
+			"; do this as the user who made the cluster" : "");
 		return false;
 	}
 	if (flock(l->lock_fd, LOCK_EX | LOCK_NB) < 0) {

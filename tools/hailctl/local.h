@@ -37,6 +37,8 @@ struct local_proc {
  * with @create; the others wait. Returns false after a message. */
 bool local_open(struct ctl *c, const char *dir, bool create, struct local *l);
 void local_close(struct local *l);
+/* Is anything in this directory? False, too, when there is none. */
+bool local_holds_data(const char *path);
 /* Loads DIR/cluster.conf. */
 bool local_load(struct local *l);
 /* All processes: metads, blockds, the mount last. malloc'd; NULL: message. */

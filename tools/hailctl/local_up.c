@@ -33,6 +33,37 @@ static bool up_supported(const struct ctl_options *o)
 	return false;
 }
 
+/* The cluster file has whole paths: that of a directory that was moved or
+ * copied names the data at the old place, which may be another cluster's. */
+static bool data_in_place(const struct local *l, const char *kind,
+			  const struct conf_daemon *d)
+{
+	char own[PATH_MAX + 32];
+	struct stat a, b;
+
+	snprintf(own, sizeof(own), "%s/%s%u", l->dir, kind, d->id);
+	if (!d->data || !local_holds_data(own) || stat(own, &a) < 0 ||
+	    (stat(d->data, &b) == 0 && a.st_dev == b.st_dev &&
+	     a.st_ino == b.st_ino))
+		return true;
+	ctl_err("%s is there, but %s says data=%s: if the directory was moved "
+		"or copied, correct data= in that file; if not, take %s away",
+		own, l->conf, d->data, own);
+	return false;
+}
+
+static bool all_in_place(const struct local *l)
+{
+	const struct conf *conf = &l->c->conf;
+	bool ok = true;
+
+	for (uint32_t i = 0; i < conf->metad_count && ok; i++)
+		ok = data_in_place(l, "metad", &conf->metads[i]);
+	for (uint32_t i = 0; i < conf->blockd_count && ok; i++)
+		ok = data_in_place(l, "blockd", &conf->blockds[i]);
+	return ok;
+}
+
 static bool up_conf(struct local *l)
 {
 	uint64_t wanted = l->c->o.blockds;
@@ -51,7 +82,7 @@ static bool up_conf(struct local *l)
 			l->c->conf.blockd_count);
 		return false;
 	}
-	return true;
+	return all_in_place(l);
 }
 
 static bool make_dir(const char *path)
@@ -116,8 +147,10 @@ static void wait_flushed(struct local *l, struct local_proc *p)
 	if (fd < 0)
 		return;
 	while (!local_wait_end(fd, 5000))
-		ctl_say(l->c, "mount: process %d of the last mount is still "
-			"flushing; see %s", (int)p->pid, p->log);
+		ctl_say(l->c, "mount: process %d of the last mount has not "
+			"ended: it is still flushing, or programs or "
+			"containers have it from before it was taken away; "
+			"see %s", (int)p->pid, p->log);
 	close(fd);
 	p->pid = 0;
 }
@@ -260,8 +293,9 @@ static void still_flushing(const struct local *l, const struct local_proc *v,
 {
 	const struct local_proc *p = &v[count - 1];
 
-	ctl_say(l->c, "mount: process %d is still flushing; see %s",
-		(int)p->pid, p->log);
+	ctl_say(l->c, "mount: process %d has not ended: it is still flushing, "
+		"or programs or containers have it from before it was taken "
+		"away; see %s", (int)p->pid, p->log);
 	for (uint32_t i = 0; i < count - 1; i++)
 		if (!local_pid(&v[i]))
 			ctl_say(l->c, "  %s does not run: interrupt this, say "
@@ -287,10 +321,14 @@ static bool down_mount(struct local *l, const struct local_proc *v,
 	if (state == MOUNT_LIVE || state == MOUNT_DEAD) {
 		rv = local_unmount(l->mnt, state == MOUNT_DEAD);
 		if (rv < 0) {
-			ctl_err("cannot unmount %s: %s%s", l->mnt,
-				strerror(-rv), rv == -EBUSY ?
-				"; see who uses it with 'fuser -vm', end them "
-				"and try again" : "");
+			if (rv == -EBUSY)
+				ctl_err("cannot unmount %s: %s; see who uses "
+					"it with 'fuser -vm %s', end them and "
+					"try again", l->mnt, strerror(-rv),
+					l->mnt);
+			else
+				ctl_err("cannot unmount %s: %s", l->mnt,
+					strerror(-rv));
 			if (fd >= 0)
 				close(fd);
 			return false;
