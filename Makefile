@@ -60,7 +60,9 @@ ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE -iquote . -fno-common \
 	$(WARN_$(FLAVOUR)) $(FLAGS_$(FLAVOUR)) $(CFLAGS)
 ALL_LDFLAGS := -pthread $(FLAGS_$(FLAVOUR)) $(LDFLAGS)
 
-FUSE_CFLAGS = $(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --cflags fuse3) -DFUSE_USE_VERSION=318
+FUSE_THERE = $(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --atleast-version=3.18 fuse3 && echo yes)
+FUSE_CFLAGS = $(if $(FUSE_THERE),,$(error no libfuse 3.18 or later: say \
+	'make deps' as root, or where it is with DEPS_PREFIX=))$(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --cflags fuse3) -DFUSE_USE_VERSION=318
 FUSE_LIBS = $(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --libs --static fuse3)
 
 LIBS_common := -lisal -lxxhash -ljansson -lmicrohttpd -lm

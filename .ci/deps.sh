@@ -21,7 +21,7 @@ build_packages="
 run_packages="fuse3"
 test_packages="
 	libcmocka-dev libacl1-dev mandoc attr acl e2fsprogs strace iproute2
-	procps util-linux python3-minimal git clang-format-14 gnuplot-nox fio
+	procps util-linux python3 git clang-format-14 gnuplot-nox fio
 	sqlite3 redis-server mariadb-server postgresql
 	postgresql-contrib rocksdb-tools"
 

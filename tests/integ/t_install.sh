@@ -22,3 +22,16 @@ rm -rf "$D"
 put PREFIX=/opt/h MOUNTDIR=
 [ -x "$D/opt/h/bin/hailctl" ] || fail "another prefix"
 [ "$(ls "$D")" = opt ] || fail "something elsewhere: $(ls "$D")"
+
+# Without a libfuse that is new enough it says what to do, before it compiles.
+mkdir "$T/fuse"
+printf 'Name: fuse3\nDescription: old\nVersion: 3.14.0\n' >"$T/fuse/fuse3.pc"
+for dir in "$T/none" "$T/fuse"; do
+	code=0
+	env -u MAKEFLAGS PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR="$dir" make -n -C \
+		"$TOP" DEPS_PREFIX="$T/none" all >"$T/out" 2>&1 || code=$?
+	[ $code = 2 ] || fail "without libfuse: exit $code"
+	grep -q "libfuse 3.18 or later.*'make deps'" "$T/out" ||
+		{ tail -n 5 "$T/out"; fail "without libfuse: no 'make deps'"; }
+	! grep -q 'gcc.*-c -o.*/fuse/' "$T/out" || fail "it compiles all the same"
+done
