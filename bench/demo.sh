@@ -2,6 +2,10 @@
 # make demo: a cluster on this machine, PostgreSQL on it, a block daemon killed
 # in the middle, a report, everything taken away again.
 set -eu
+[ "$(id -u)" = 0 ] || {
+	echo "bench/demo.sh: needs root: it mounts" >&2
+	exit 1
+}
 TOP=$(cd "$(dirname "$0")/.." && pwd)
 CTL=$TOP/build/bin/hailctl
 W=$(mktemp -d /var/tmp/hailfs-demo.XXXXXX)

@@ -1,0 +1,73 @@
+#!/bin/bash
+# bench/run and the demonstration: what they print, and how they end when
+# something is missing or fails.
+. "$(dirname "$0")/lib.sh"
+need_root
+need python3 gnuplot
+run() { # STATUS ARGUMENTS...
+	local want=$1 got=0
+	shift
+	BENCH_DIR=$T/w "$TOP/bench/run" "$@" >"$T/out" 2>"$T/err" || got=$?
+	[ $got = "$want" ] || { cat "$T/err" >&2
+		fail "bench/run $*: exit $got, not $want"; }
+	! grep -q Traceback "$T/err" || { cat "$T/err" >&2
+		fail "bench/run $*: a traceback"; }
+}
+says() { grep -q -e "$1" "$T/err" || { cat "$T/err" >&2; fail "no '$1'"; }; }
+test_cleanup() {
+	[ ! -d "$T/w" ] || {
+		"$CTL" local down "$T/w/cluster"
+		umount -l "$T/w/null"
+	} >/dev/null 2>&1
+}
+
+run 0 --list
+for c in seq random append files untar pgbench sqlite redis rocksdb; do
+	grep -qx $c "$T/out" || fail "--list has no $c"
+done
+run 2
+run 2 nonsense
+says "no case 'nonsense'; --list"
+[ ! -e "$T/w" ] || fail "something is left"
+
+# ---- one line a metric ----
+run 0 --quick --json --out "$T/rows" --plot "$T/plot" append
+python3 - "$T/out" <<'PY' || fail "rows"
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+for r in rows:
+    for k, t in (("case", str), ("metric", str), ("unit", str),
+                 ("hailfs", (int, float)), ("ext4", (int, float)),
+                 ("ratio", (int, float)), ("null", (int, float)),
+                 ("awake", bool)):
+        assert isinstance(r[k], t), (k, r)
+synced = [r for r in rows if r["metric"] == "append-4096"]
+assert [r["awake"] for r in synced] == [False, True], synced
+assert all(set(r["flushes"]) == {"hailfs", "ext4"} for r in synced)
+PY
+cmp "$T/out" "$T/rows" || fail "--out"
+[ "$(head -c 4 "$T/plot/ratios.png" | tail -c 3)" = PNG ] || fail "no plot"
+[ ! -e "$T/w" ] || fail "something is left"
+
+# ---- what fails is told, and taken away ----
+mkdir "$T/bin"
+HAILFS_BIN=$T/bin run 1 files
+says "$T/bin/hailctl.*make all tests"
+ln -s "$BIN"/* "$T/bin"
+rm "$T/bin/hailfs"
+printf '#!/bin/sh\necho "hailfs: no luck" >&2\nexit 1\n' >"$T/bin/hailfs"
+chmod 755 "$T/bin/hailfs"
+cp --remove-destination "$(readlink -f "$BIN/hailctl")" "$T/bin/hailctl"
+HAILFS_BIN=$T/bin run 1 files
+says "hailctl local up .*"
+says "hailfs: no luck"
+! grep -q "$T/w" /proc/mounts || fail "a mount is left"
+! "$CTL" local status "$T/w/cluster" >"$T/out" 2>&1 || fail "daemons are left"
+! grep -q ' ok$' "$T/out" || fail "daemons are left"
+rm -rf "$T/w"
+chmod 755 "$T"
+for p in "bench/run files" bench/demo.sh; do
+	! (cd / && setpriv --reuid 1000 --regid 1000 --clear-groups \
+		$TOP/$p) >"$T/out" 2>"$T/err" || fail "$p without root"
+	says "needs root"
+done
