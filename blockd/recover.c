@@ -64,7 +64,7 @@ static int window(struct replay *r, uint64_t off, uint64_t len,
 		if (err != 0)
 			err = window_part(r);
 		if (r->win_len < len)
-			return err;
+			return err != 0 ? err : -EIO;
 	}
 	*ret = r->win + (off - r->win_off);
 	return 0;

@@ -158,7 +158,7 @@ static int dev_space(struct dev *d, uint64_t *free_bytes)
 static int dev_resize(struct dev *d, int file, uint64_t size)
 {
 	int fd = file_fd(d, file);
-	uint64_t avail;
+	uint64_t avail = 0;
 	struct stat st;
 	int rv;
 

@@ -171,6 +171,7 @@ static struct fuse_session *session_new(struct rim *r, const char *fsname)
 {
 	static struct fuse_lowlevel_ops ops;
 	char *source = escaped(fsname), *opts = NULL;
+	assert(r->opt); /* mount_cluster() set it */
 	if (!source ||
 	    asprintf(&opts,
 		     "default_permissions,subtype=hailfs,fsname=%s%s%s%s",

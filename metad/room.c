@@ -77,7 +77,7 @@ void room_prepare(const char *path)
 {
 	int dir = dir_open(path);
 	int fd = dir < 0 ? dir : reserve_open(dir);
-	struct disk d;
+	struct disk d = { .avail = 0 };
 
 	if (dir >= 0)
 		(void)close(dir);
@@ -174,7 +174,7 @@ static void on_look(uv_timer_t *t)
 int room_new(struct metad *md, const char *dir, struct room **ret)
 {
 	struct room *r = calloc(1, sizeof(*r));
-	struct disk d;
+	struct disk d = { .avail = 0 };
 	int rv;
 
 	if (!r)

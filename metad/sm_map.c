@@ -201,7 +201,7 @@ int sm_run_daemon_set(struct sm_ctx *x, const void *body, size_t len)
 	if (was && (was->store_id_hi != 0 || was->store_id_lo != 0) &&
 	    d.store_id_hi == 0 && d.store_id_lo == 0)
 		record_give_up(&rec, was->store_id_hi, was->store_id_lo);
-	if (i < 0 || !daemon_equal(&x->sm->map->daemons[i], &d)) {
+	if (!was || !daemon_equal(was, &d)) {
 		err = sm_map_edit(x);
 		if (err != 0)
 			return err;

@@ -355,6 +355,7 @@ static int scrub_all(struct fsck *k)
 	for (uint32_t i = 0; i < k->blockd_count; i++) {
 		struct link *l = k->blocks[i].l;
 
+		assert(l); /* of all below blockd_count: open_all() */
 		ctl_say(k->c, "%s: verifying all checksums", link_name(l));
 		rv = link_scrub(l, &m);
 		if (rv < 0) {

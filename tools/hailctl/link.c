@@ -190,7 +190,7 @@ int link_json(struct link *l, uint16_t op, json_t **ret)
 	struct rpc_frame *f;
 	int rv = link_call(l, op, NULL, 0, l->c->o.timeout_ms, &f);
 
-	if (rv < 0)
+	if (rv != 0)
 		return rv;
 	rv = admin_text_parse(f->body, f->h.body_len, &m);
 	if (rv == 0) {
@@ -219,7 +219,7 @@ int meta_map(struct link *metad, struct cmap **ret)
 	int rv = link_call(metad, WIRE_OP_META_MAP_GET, NULL, 0,
 			   metad->c->o.timeout_ms, &f);
 
-	if (rv < 0)
+	if (rv != 0)
 		return rv;
 	rv = meta_body(f, &in);
 	meta_blob_decode(&in, &m);
@@ -244,7 +244,7 @@ int meta_getattr(struct link *metad, uint64_t ino, struct meta_attr *ret)
 	meta_ino_encode(&o, &m);
 	rv = link_call(metad, WIRE_OP_META_GETATTR, body, o.len,
 		       metad->c->o.timeout_ms, &f);
-	if (rv < 0)
+	if (rv != 0)
 		return rv;
 	rv = meta_body(f, &in);
 	meta_attr_decode(&in, ret);

@@ -109,7 +109,7 @@ static void put_conf(FILE *f, const struct local *l, uint32_t blockd_count,
 /* Written aside and renamed: a file that exists is whole. */
 bool local_conf_write(struct local *l, uint32_t blockd_count)
 {
-	uint32_t ports[DAEMON_COUNT_MAX + 1];
+	uint32_t ports[DAEMON_COUNT_MAX + 1] = { 0 };
 	char tmp[PATH_MAX + 32];
 	FILE *f;
 	bool ok;

@@ -135,11 +135,12 @@ static json_t *blocks_json(const struct why *w)
 
 	for (size_t i = 0; i < shown_count(w); i++) {
 		const struct block *b = &w->blocks[i];
+		uint64_t off = b->index << w->a.block_log2;
 
 		json_array_append_new(list, json_pack(
 			"{s:I,s:I,s:I,s:I,s:I,s:b}",
 			"index", (json_int_t)b->index,
-			"offset", (json_int_t)(b->index << w->a.block_log2),
+			"offset", (json_int_t)off,
 			"slot", (json_int_t)place_slot(w->a.ino, b->index),
 			"blockd", (json_int_t)b->blockd,
 			"units", (json_int_t)b->units,
