@@ -37,6 +37,9 @@ for victim in redis mount; do
 	cluster_up
 	start
 	n=$(tail -n 1 "$T/acked")
+	[ "$(redis-cli -s "$S" dbsize)" -ge "$n" ] ||
+		fail "of $n keys after the death of $victim: $(redis-cli \
+			-s "$S" dbsize)"
 	for i in $(seq 1 $((n / 50 + 1)) "$n") "$n"; do
 		[ "$(redis-cli -s "$S" get "k$i")" = "v$i" ] ||
 			fail "key $i of $n after the death of $victim"
