@@ -323,6 +323,30 @@ static void execute(struct mini_blockd *b, uint64_t conn_id,
 	free(data);
 }
 
+void mb_late_forget(struct mini_blockd *b)
+{
+	for (struct mb_pend *p = b->pend; p; p = p->next)
+		p->late = false;
+}
+
+void mb_late_run(struct mini_blockd *b)
+{
+	struct mb_pend **at = &b->pend, *p;
+
+	while ((p = *at)) {
+		if (!p->late) {
+			at = &p->next;
+			continue;
+		}
+		*at = p->next;
+		if (b->pend_tail == &p->next)
+			b->pend_tail = at;
+		execute(b, p->conn_id, p->f);
+		frame_free(p->f);
+		free(p);
+	}
+}
+
 static void do_hello(struct mini_blockd *b, struct mini_conn *c,
 		     const struct frame *f)
 {
@@ -335,6 +359,7 @@ static void do_hello(struct mini_blockd *b, struct mini_conn *c,
 	uint8_t *buf;
 
 	hello_reply_encode(&o, &m);
+	mb_late_run(b);
 	/* Older connections are finished before: requests held go. */
 	for (struct mini_conn *old = b->s.conns; old; old = old->next)
 		if (old != c)
@@ -390,7 +415,10 @@ static void pend_release(struct mini_blockd *b)
 		struct mini_conn *c = mini_conn_find(&b->s, p->conn_id);
 
 		next = p->next;
-		if (c && p->f && b->hold && matches(b->hold_op, p->h.opcode)) {
+		if (p->late) {
+			pend_add(b, *p);
+		} else if (c && p->f && b->hold &&
+			   matches(b->hold_op, p->h.opcode)) {
 			pend_add(b, *p);
 		} else if (c && p->reply && b->hold_replies &&
 			   matches(b->hold_reply_op, p->h.opcode)) {
@@ -450,6 +478,7 @@ int mini_blockd_new(uint32_t id, uint64_t cluster_id, struct mini_blockd **ret)
 void mini_blockd_free(struct mini_blockd *b)
 {
 	mini_serve_stop(&b->s);
+	mb_late_forget(b);
 	pend_release(b); /* to nobody: the connections are gone */
 	mb_all_free(b);
 	mini_serve_fini(&b->s);

@@ -28,6 +28,10 @@ void mini_blockd_down(struct mini_blockd *b);
 void mini_blockd_up(struct mini_blockd *b, bool lose);
 /* Drops every connection. */
 void mini_blockd_drop(struct mini_blockd *b);
+/* The same, but requests that are held are delayed duplicates from now on:
+ * they are executed after all, and answered to nobody, at the latest moment
+ * that the contract allows, before the next HELLO is answered. */
+void mini_blockd_drop_late(struct mini_blockd *b);
 /* While held, requests of @op are not executed; then in order of arrival. */
 void mini_blockd_hold(struct mini_blockd *b, uint16_t op, bool hold);
 /* While held, replies to @op are kept back; then sent in order. */

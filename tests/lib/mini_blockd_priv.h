@@ -32,6 +32,7 @@ struct mb_pend {
 	struct mb_pend *next;
 	uint64_t conn_id;
 	struct frame *f; /* not executed */
+	bool late; /* will be when the next connection comes */
 	struct wire_header h;
 	struct blk_write w; /* of an executed WRITE; len 0: none */
 	uint8_t *reply; /* executed: the whole frame */
@@ -56,6 +57,10 @@ struct mini_blockd {
 	uint64_t executed[256], received[256];
 	uint64_t violations;
 };
+
+/* Executes what is late; forgets it. Lock held. */
+void mb_late_run(struct mini_blockd *b);
+void mb_late_forget(struct mini_blockd *b);
 
 /* ---- blocks; lock held ---- */
 /* NULL: not there. */

@@ -11,6 +11,7 @@ uint16_t mini_blockd_port(struct mini_blockd *b)
 static void reborn(struct mini_blockd *b, bool lose)
 {
 	b->boot_id += 1000;
+	mb_late_forget(b);
 	if (lose)
 		mb_each(b, 0, mb_lose);
 }
@@ -51,6 +52,16 @@ void mini_blockd_move(struct mini_blockd *b)
 void mini_blockd_drop(struct mini_blockd *b)
 {
 	mini_serve_lock(&b->s);
+	mb_late_run(b);
+	mini_conns_close(&b->s);
+	mini_serve_kick(&b->s);
+}
+
+void mini_blockd_drop_late(struct mini_blockd *b)
+{
+	mini_serve_lock(&b->s);
+	for (struct mb_pend *p = b->pend; p; p = p->next)
+		p->late |= p->f && mini_conn_find(&b->s, p->conn_id);
 	mini_conns_close(&b->s);
 	mini_serve_kick(&b->s);
 }

@@ -1,6 +1,7 @@
 /* The cluster against a model, from seeds: random operations through the
- * client core while block daemons and metad die, forget, hang and lose
- * replies, and the client itself is abandoned.
+ * client core while block daemons and metad die, forget, hang, lose replies
+ * and execute what came over a connection that is gone, and the client itself
+ * is abandoned.
  *
  * Method: every operation's result is compared with the model's. After a
  * crash of the client the names must be those after some prefix of the
@@ -72,6 +73,7 @@ struct world {
 	struct name_op ops[OPS];
 	uint32_t op_count, durable; /* the first ones survive anything */
 	uint64_t issued[RENAME + 2];
+	bool all_held; /* the block daemons execute nothing of what comes */
 	bool forgetful; /* metad has lost some, which are done again */
 	char history[HISTORY][120];
 	uint32_t said;
@@ -146,11 +148,15 @@ static void trouble_begin(struct world *w)
 	static const uint16_t ops[] = { 0, WIRE_OP_BLK_WRITE,
 					WIRE_OP_BLK_SYNC, WIRE_OP_BLK_READ };
 	uint16_t op = ops[rnd(w, 4)];
-	uint64_t what = rnd(w, 7);
+	uint64_t what = rnd(w, 8);
 
+	w->all_held = what == 7;
 	say(w, "  trouble %u op %u", (unsigned)what, op);
 	w->faults++;
-	if (what == 0)
+	if (what == 7)
+		for (uint32_t i = 0; i < SIM_BLOCKDS; i++)
+			mini_blockd_hold(w->x.b[i], op, true);
+	else if (what == 0)
 		mini_blockd_hold(b, op, true);
 	else if (what == 1)
 		mini_blockd_hold_replies(b, op, true);
@@ -174,7 +180,7 @@ static void restart_metad(struct world *w, bool lose)
 static void trouble_strike(struct world *w)
 {
 	struct mini_blockd *b = w->x.b[rnd(w, SIM_BLOCKDS)];
-	uint64_t what = rnd(w, 8);
+	uint64_t what = w->all_held && rnd(w, 2) ? 6 : rnd(w, 8);
 
 	sim_pause((unsigned)rnd(w, 3000));
 	say(w, "  strike %u", (unsigned)what);
@@ -189,6 +195,9 @@ static void trouble_strike(struct world *w)
 	else if (what == 5)
 		for (uint32_t i = 0; i < SIM_BLOCKDS; i++)
 			mini_blockd_restart(w->x.b[i], true);
+	else if (what == 6)
+		for (uint32_t i = 0; i < SIM_BLOCKDS; i++)
+			mini_blockd_drop_late(w->x.b[i]);
 	else
 		return;
 	sim_pause((unsigned)rnd(w, 2000));
