@@ -46,11 +46,9 @@ load() {
 	bench=$!
 	base=$(sql "select count(*) from acked")
 	(for i in $(seq $((base + 1)) 1000000); do
-		pg "$pgb/psql" -h "$T/run" -XAtq -c \
-			"insert into acked values($i)" postgres 2>/dev/null ||
-			exit 0
-		echo "$i" >>"$T/acked"
-	done) &
+		echo "insert into acked values($i) returning i;"
+	done | pg "$pgb/psql" -h "$T/run" -XAtq -v ON_ERROR_STOP=1 postgres \
+		>>"$T/acked" 2>/dev/null || true) &
 	acker=$!
 }
 load 5

@@ -244,6 +244,24 @@ static void dropping_an_owner_ends_its_waits(void **state)
 	lock_table_free(t);
 }
 
+static void dropping_an_owner_ends_its_locks_of_that_kind(void **state)
+{
+	struct lock_table *t = lock_table_new();
+	struct single_wait a;
+
+	(void)state;
+	set(t, posix(1, LOCK_TYPE_WRITE, 0, 9));
+	set(t, flock_of(1, LOCK_TYPE_WRITE));
+	wait_for(t, &a, flock_of(2, LOCK_TYPE_WRITE));
+	lock_drop_owner(t, 1, LOCK_KIND_FLOCK, 1);
+	assert_int_equal(a.calls, 1);
+	assert_int_equal(a.status, 0);
+	assert_int_equal(set(t, posix(2, LOCK_TYPE_WRITE, 0, 9)), -EAGAIN);
+	lock_drop_owner(t, 1, LOCK_KIND_POSIX, 1);
+	assert_int_equal(set(t, posix(2, LOCK_TYPE_WRITE, 0, 9)), 0);
+	lock_table_free(t);
+}
+
 static void a_cancelled_wait_is_never_granted(void **state)
 {
 	struct lock_table *t = lock_table_new();
@@ -368,6 +386,7 @@ int main(void)
 		cmocka_unit_test(a_circle_of_three_processes_is_a_deadlock),
 		cmocka_unit_test(open_file_description_locks_may_wait_for_ever),
 		cmocka_unit_test(dropping_an_owner_ends_its_waits),
+		cmocka_unit_test(dropping_an_owner_ends_its_locks_of_that_kind),
 		cmocka_unit_test(a_cancelled_wait_is_never_granted),
 		cmocka_unit_test(a_callback_may_use_the_table),
 		cmocka_unit_test(locks_are_bounded_but_can_always_be_dropped),
