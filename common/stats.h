@@ -46,6 +46,17 @@ static inline void stats_hist_add(struct stats_hist *h, uint64_t ns)
 	atomic_fetch_add_explicit(&h->sum_ns, ns, memory_order_relaxed);
 }
 
+/* For a number kept elsewhere: only one thread changes it, any may read. */
+static inline void stats_set(uint64_t *v, uint64_t to)
+{
+	__atomic_store_n(v, to, __ATOMIC_RELAXED);
+}
+
+static inline void stats_count(uint64_t *v, uint64_t by)
+{
+	stats_set(v, *v + by);
+}
+
 /* What the registry stands for. @prefix: of every metric's name in OpenMetrics,
  * "hail_blockd"; borrowed. NULL: out of memory. */
 struct stats *stats_new(const char *prefix);
@@ -58,7 +69,8 @@ struct stats_counter *stats_counter(struct stats *s, const char *name,
 				    const char *label, const char *help);
 struct stats_hist *stats_hist(struct stats *s, const char *name,
 			      const char *label, const char *help);
-/* Counters kept elsewhere; read with relaxed loads. Returns 0 or -ENOMEM. */
+/* Counters kept elsewhere, by stats_count(); read with relaxed loads. Returns
+ * 0 or -ENOMEM. */
 int stats_counter_ref(struct stats *s, const char *name, const char *label,
 		      const char *help, const uint64_t *v);
 /* A value that goes up and down, asked for when it is shown, on the thread

@@ -200,14 +200,26 @@ void admin_sessions(struct request *r)
 
 /* ---- statistics ---- */
 
+/* Also on the HTTP thread. */
 static int64_t get_bytes(void *arg)
 {
-	return (int64_t)sm_bytes(((struct metad *)arg)->sm);
+	struct metad *md = arg;
+
+	return (int64_t)__atomic_load_n(&md->stats.state_bytes,
+					__ATOMIC_RELAXED);
 }
 
 static int64_t get_inodes(void *arg)
 {
-	return (int64_t)sm_inode_count(((struct metad *)arg)->sm);
+	struct metad *md = arg;
+
+	return (int64_t)__atomic_load_n(&md->stats.inodes, __ATOMIC_RELAXED);
+}
+
+void admin_stats_look(struct metad *md)
+{
+	stats_set(&md->stats.state_bytes, sm_bytes(md->sm));
+	stats_set(&md->stats.inodes, sm_inode_count(md->sm));
 }
 
 int admin_stats_register(struct metad *md, struct stats *s)
@@ -276,6 +288,7 @@ int admin_stats_register(struct metad *md, struct stats *s)
 
 void admin_stats(struct request *r)
 {
+	admin_stats_look(r->md);
 	reply_text(r, stats_json(r->md->registry));
 }
 

@@ -18,5 +18,7 @@ void admin_conn_gone(struct conn *c);
 /* Registers metad's counters; @s is read by other threads too. Returns 0 or
  * -ENOMEM. */
 int admin_stats_register(struct metad *md, struct stats *s);
+/* Takes note of what those threads may not look at themselves. */
+void admin_stats_look(struct metad *md);
 
 #endif

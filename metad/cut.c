@@ -105,7 +105,7 @@ static void job_finish(struct cut_job *j)
 	struct sm_reply r;
 
 	METAD_PROPOSE(md, WIRE_OP_SM_CUT_DONE, sm_cut_done, &m, &r);
-	md->stats.cuts++;
+	stats_count(&md->stats.cuts, 1);
 	job_remove(j);
 	for (w = j->waits; w; w = next) {
 		next = w->next;

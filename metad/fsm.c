@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "common/diag.h"
+#include "common/stats.h"
 
 #define CHUNK_BYTES ((size_t)4 << 20)
 
@@ -135,7 +136,7 @@ static int fsm_snapshot_finalize(struct raft_fsm *fsm,
 		m->stats.log_bytes -= m->job.log_bytes;
 		m->snapshot_last = m->job.size;
 		m->snapshot_retry = 0;
-		m->stats.snapshots++;
+		stats_count(&m->stats.snapshots, 1);
 		m->stats.snapshot_last_bytes = m->job.size;
 		m->stats.snapshot_last_ms = ms;
 		diag_info("raft", "event=snapshot bytes=%llu ms=%llu",
@@ -151,7 +152,7 @@ static int fsm_snapshot_finalize(struct raft_fsm *fsm,
 		else if (!why[0])
 			why = m->io.errmsg[0] ? m->io.errmsg :
 						"it cannot be written";
-		m->stats.snapshots_failed++;
+		stats_count(&m->stats.snapshots_failed, 1);
 		m->snapshot_retry = m->stats.log_bytes + m->snapshot_bytes / 4;
 		diag_warn("raft", "event=snapshot-failed dir=%s error=\"%s\"",
 			  m->dir, why);

@@ -211,7 +211,7 @@ static void turn(struct program *p)
 	struct metad *md = &p->md;
 	uint64_t was;
 
-	md->stats.turns++;
+	stats_count(&md->stats.turns, 1);
 	sessions_turn(md);
 	if (!md->stopping)
 		recover_turn(md->recover);
@@ -230,6 +230,7 @@ static void turn(struct program *p)
 		/* The loop may sleep now: what was held back and is done now
 		 * must not wait for it. */
 	} while (md->activity != was);
+	admin_stats_look(md);
 }
 
 static void on_prepare(uv_prepare_t *h)
@@ -254,14 +255,14 @@ static void spin(struct program *p)
 		return;
 	if (p->spin_score < 64 && ++p->spin_skipped % 64 != 0)
 		return;
-	p->md.stats.spins++;
+	stats_count(&p->md.stats.spins, 1);
 	end = uv_hrtime() + p->cfg.spin_us * 1000;
 	do {
 		(void)uv_run(&p->md.loop, UV_RUN_NOWAIT);
 		hit = p->md.activity != was;
 	} while (!hit && !p->raft_closed && uv_hrtime() < end);
 	if (hit)
-		p->md.stats.spin_hits++;
+		stats_count(&p->md.stats.spin_hits, 1);
 	p->spin_score = p->spin_score * 7 / 8 + (hit ? 32 : 0);
 }
 

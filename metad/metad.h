@@ -16,6 +16,7 @@
 #include <uv.h>
 
 #include "common/conf.h"
+#include "common/stats.h"
 #include "metad/raft.h"
 
 /* A daemon serves for so long after it sent the heartbeat metad answered;
@@ -48,6 +49,7 @@ struct metad_stats {
 	uint64_t cuts, purged, fences, recovered_inodes;
 	uint64_t no_room; /* commands refused because the disk is full */
 	uint64_t turns, spins, spin_hits;
+	uint64_t state_bytes, inodes; /* see admin_stats_look() */
 };
 
 /* Something that goes on when a position is durable. The caller's memory until

@@ -182,7 +182,7 @@ static void batch_done(struct fan *f)
 	} else {
 		metad_propose(p->md, WIRE_OP_SM_PURGE_DONE, 0, b->body, b->len,
 			      &r);
-		p->md->stats.purged += (b->len - 4) / 8;
+		stats_count(&p->md->stats.purged, (b->len - 4) / 8);
 	}
 	while (*at != b)
 		at = &(*at)->next;

@@ -183,7 +183,7 @@ void metaraft_propose(struct metaraft *m, uint16_t op, uint64_t session,
 	m->open.len += o.len;
 	m->open.count++;
 	m->open.pos = sm_pos(m->sm);
-	m->stats.commands++;
+	stats_count(&m->stats.commands, 1);
 }
 
 /* ---- writing ---- */
@@ -204,7 +204,7 @@ static void batch_done(struct raft_apply *req, int status, void *result)
 	}
 	number = b->number;
 	m->durable = b->pos;
-	m->stats.append_us_sum += us;
+	stats_count(&m->stats.append_us_sum, us);
 	m->stats.append_us_max = u64_max(m->stats.append_us_max, us);
 	if (m->append_hist)
 		stats_hist_add(m->append_hist, ns);
@@ -228,8 +228,8 @@ static void submit(struct metaraft *m)
 	m->submitted = b->pos;
 	m->in_flight++;
 	m->backlog += b->len;
-	m->stats.batches++;
-	m->stats.bytes += b->len;
+	stats_count(&m->stats.batches, 1);
+	stats_count(&m->stats.bytes, b->len);
 	rv = raft_apply(&m->raft, &b->req, &buf, 1, batch_done);
 	if (rv != 0) {
 		m->in_flight--;

@@ -137,7 +137,7 @@ static void end_done(struct fan *f)
 		METAD_PROPOSE(v->recover->md, WIRE_OP_SM_SIZE_SET, sm_size_set,
 			      &m, &r);
 	v->inodes++;
-	v->recover->md->stats.recovered_inodes++;
+	stats_count(&v->recover->md->stats.recovered_inodes, 1);
 	while (*p != e)
 		p = &(*p)->next;
 	*p = e->next;
@@ -233,7 +233,7 @@ static void fence_done(struct fan *f)
 {
 	struct victim *v = container_of(f, struct victim, fence);
 
-	v->recover->md->stats.fences++;
+	stats_count(&v->recover->md->stats.fences, 1);
 	ends_go_on(v);
 }
 

@@ -42,7 +42,7 @@ static struct held *held_new(struct metad *md, const struct reply_to *to,
 		memcpy(w->body, body, len);
 	if (c)
 		c->held++;
-	md->stats.held++;
+	stats_count(&md->stats.held, 1);
 	return w;
 }
 
@@ -169,7 +169,7 @@ static void run_query(struct request *q)
 	struct held *w;
 	uint64_t ino;
 
-	md->stats.queries++;
+	stats_count(&md->stats.queries, 1);
 	sm_query(md->sm, q->to.op, q->to.session, q->body, q->body_len, &r);
 	ino = q->to.op == WIRE_OP_META_READDIR ? page_cut_ino(q, &r) :
 						 shown_ino(q->to.op, &r);
@@ -226,7 +226,7 @@ static void run_sync(struct request *q)
 		serve_reply(q->md, &q->to, -EBADMSG, NULL, 0);
 		return;
 	}
-	q->md->stats.syncs++;
+	stats_count(&q->md->stats.syncs, 1);
 	/* A position of before a restart may be larger than what there is; all
 	 * that was sent again has been executed by now. */
 	request_reply_at(q->md, &q->to, u64_min(m.pos, sm_pos(q->md->sm)), 0,
@@ -319,15 +319,15 @@ static void run_mutation(struct request *q)
 	uint64_t pos = 0, ino;
 	struct held *w;
 
-	md->stats.mutations++;
+	stats_count(&md->stats.mutations, 1);
 	if (no_room_for(q)) {
-		md->stats.no_room++;
+		stats_count(&md->stats.no_room, 1);
 		request_reply_at(md, &q->to, 0, -ENOSPC, NULL, 0);
 		return;
 	}
 	metad_propose(md, q->to.op, q->to.session, q->body, q->body_len, &r);
 	if (r.replayed)
-		md->stats.replays++;
+		stats_count(&md->stats.replays, 1);
 	pos = metad_foreign_pos(md, q->to.session);
 	/* What it does to blocks cannot be undone. */
 	if (r.status == 0 && q->to.op == WIRE_OP_META_CUT)
@@ -505,7 +505,7 @@ static int run_hello(struct conn *c, const struct frame *f,
 		return -EAGAIN;
 	rv = hello_judge(c, f, &m);
 	if (rv < 0) {
-		md->stats.refused++;
+		stats_count(&md->stats.refused, 1);
 		diag_warn("serve", "event=refused peer=%s role=%u session=%llu "
 			  "error=\"%s\"", c->peer, m.role,
 			  (unsigned long long)f->h.session, strerror(-rv));
@@ -544,7 +544,7 @@ int request_frame(struct conn *c, const struct frame *f)
 	const struct op_info *info = NULL;
 	int rv;
 
-	c->md->stats.requests++;
+	stats_count(&c->md->stats.requests, 1);
 	if ((f->h.flags & WIRE_F_REPLY) || f->h.status != 0 || f->h.data_len)
 		return -EBADMSG;
 	if (!c->hello)

@@ -89,7 +89,7 @@ static void send_frame(struct metad *md, const struct reply_to *to, int status,
 	uint8_t *at;
 
 	if (status != 0)
-		md->stats.errors++;
+		stats_count(&md->stats.errors, 1);
 	if (!c || c->closing)
 		return;
 	if (!buf_reserve(&c->out, WIRE_HEADER_SIZE + prefix_len + len)) {
@@ -269,7 +269,7 @@ static void conn_frames(struct conn *c)
 	if (c->closing || rv >= 0)
 		return;
 	if (rv == -EBADMSG || rv == -EPROTONOSUPPORT) {
-		c->md->stats.bad_frames++;
+		stats_count(&c->md->stats.bad_frames, 1);
 		diag_warn("serve", "event=bad-frame peer=%s name=\"%s\" "
 			  "error=%d", c->peer, c->name, -rv);
 	}
@@ -398,7 +398,7 @@ static void refuse(struct serve *s, uv_stream_t *listener)
 		return;
 	f->busy = true;
 	f->sock.stream.data = f;
-	s->md->stats.refused++;
+	stats_count(&s->md->stats.refused, 1);
 	diag_warn("serve", "event=refused error=\"%s\"", strerror(ENOMEM));
 	(void)uv_accept(listener, &f->sock.stream);
 	uv_close((uv_handle_t *)&f->sock.stream, refused);
@@ -441,7 +441,7 @@ static void on_connection(uv_stream_t *listener, int status)
 		conn_shut(c);
 		return;
 	}
-	s->md->stats.connections++;
+	stats_count(&s->md->stats.connections, 1);
 	sock_tune(c, listener);
 	if (uv_read_start(&c->sock.stream, on_alloc, on_read) < 0)
 		conn_shut(c);
