@@ -6,12 +6,27 @@
 
 #include <sys/stat.h>
 
+bool meta_attr_sane(const struct meta_attr *a)
+{
+	return a->ino != 0 && a->size <= FILE_SIZE_MAX &&
+	       a->block_log2 >= BLOCK_LOG2_MIN &&
+	       a->block_log2 <= BLOCK_LOG2_MAX;
+}
+
 int meta_reply_attr(const uint8_t *body, uint32_t len, struct meta_attr *a,
 		    struct wire_in *in)
 {
 	wire_in_init(in, body, len);
 	meta_attr_decode(in, a);
-	return in->bad || a->ino == 0 ? -EIO : 0;
+	return in->bad || !meta_attr_sane(a) ? -EIO : 0;
+}
+
+int meta_reply_attr_of(uint64_t ino, const uint8_t *body, uint32_t len,
+		       struct meta_attr *a)
+{
+	if (meta_attr_parse(body, len, a) != 0 || !meta_attr_sane(a))
+		return -EBADMSG;
+	return a->ino == ino ? 0 : -EBADMSG;
 }
 
 int meta_take_attr(struct core *c, const uint8_t *body, uint32_t len,

@@ -9,6 +9,7 @@
  * the daemons have cut; fsync waits for both.
  */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/meta_priv.h"
 
 #include "common/diag.h"
 
@@ -207,8 +208,8 @@ static void setattr_done(struct meta_call *mc, int err, const uint8_t *body,
 	struct core *c = o->c;
 	struct meta_attr a;
 
-	if (!err && meta_attr_parse(body, body_len, &a))
-		err = -EBADMSG;
+	if (!err)
+		err = meta_reply_attr_of(o->in->ino, body, body_len, &a);
 	core_lock(c);
 	o->in->size_inflight--;
 	if (!err)
@@ -337,8 +338,8 @@ static void cut_answered(struct meta_call *mc, int err, const uint8_t *body,
 	struct core_inode *in = o->in;
 	struct meta_attr a;
 
-	if (!err && meta_attr_parse(body, body_len, &a))
-		err = -EBADMSG;
+	if (!err)
+		err = meta_reply_attr_of(o->in->ino, body, body_len, &a);
 	core_lock(c);
 	if (!err)
 		err = cut_apply(o, &a);

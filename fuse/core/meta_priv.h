@@ -185,6 +185,11 @@ bool dir_known_absent(struct core *c, uint64_t dir, const char *name,
 /* core_status.c */
 void core_notes_free(struct core *c);
 
+/* Are they such as an inode can have? Others are garbage, and refused. */
+bool meta_attr_sane(const struct meta_attr *a);
+/* Decodes a reply's body that is attributes of @ino. Returns 0 or -EBADMSG. */
+int meta_reply_attr_of(uint64_t ino, const uint8_t *body, uint32_t len,
+		       struct meta_attr *a);
 /* Decodes the attributes that start a reply's body; *in is left after them.
  * Returns 0 or -EIO (and counts it as a bad reply). */
 int meta_reply_attr(const uint8_t *body, uint32_t len, struct meta_attr *a,

@@ -212,6 +212,8 @@ static bool page_check(struct core *c, struct dir_page *p)
 		p->last = d.cookie;
 		if (!p->plus)
 			continue;
+		if (!meta_attr_sane(&a))
+			return false;
 		struct core_inode *ci = inode_get(c, a.ino);
 		if (ci)
 			inode_merge(c, ci, &a, NULL);

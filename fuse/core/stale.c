@@ -2,6 +2,7 @@
  * request carried. The number is learned from metad before the next try; a
  * little later, since the cut may not be over. */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/meta_priv.h"
 
 #include "common/diag.h"
 
@@ -34,7 +35,7 @@ static void stale_known(struct meta_call *mc, int err, const uint8_t *body,
 	struct meta_attr a;
 
 	core_lock(c);
-	if (!err && meta_attr_parse(body, body_len, &a) == 0)
+	if (!err && meta_reply_attr_of(w->in->ino, body, body_len, &a) == 0)
 		inode_merge(c, w->in, &a, NULL);
 	core_unlock(c);
 	stale_end(w);

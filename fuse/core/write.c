@@ -3,6 +3,7 @@
  * for them or memory is short (flush.c); at once where a whole block is dirty,
  * where the user wants to wait for the daemon, or where one is nearly full. */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/meta_priv.h"
 
 #include <sys/stat.h>
 
@@ -76,7 +77,7 @@ static void killpriv_done(struct meta_call *mc, int err, const uint8_t *body,
 
 	core_lock(c);
 	in->mode_inflight--;
-	if (!err && meta_attr_parse(body, body_len, &a) == 0)
+	if (!err && meta_reply_attr_of(in->ino, body, body_len, &a) == 0)
 		inode_merge(c, in, &a, NULL);
 	inode_unpin(c, in);
 	core_unlock(c);

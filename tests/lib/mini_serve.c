@@ -41,8 +41,12 @@ void mini_conns_close(struct mini_serve *s)
 		mini_conn_close(c);
 }
 
-void mini_conn_write(struct mini_conn *c, const uint8_t *p, size_t len)
+void (*mini_reply_hook)(uint8_t *frame, size_t *len);
+
+void mini_conn_write(struct mini_conn *c, uint8_t *p, size_t len)
 {
+	if (mini_reply_hook)
+		mini_reply_hook(p, &len);
 	while (len > 0 && !c->closing) {
 		ssize_t n = send(c->fd, p, len, MSG_NOSIGNAL);
 
@@ -222,6 +226,7 @@ void mini_serve_stop(struct mini_serve *s)
 	mini_conns_close(s);
 	mini_serve_kick(s);
 	pthread_join(s->thread, NULL);
+	mini_conns_close(s); /* it may have accepted one more */
 	conns_reap(s);
 }
 

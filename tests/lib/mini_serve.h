@@ -69,6 +69,10 @@ void mini_serve_up(struct mini_serve *s);
 struct mini_conn *mini_conn_find(struct mini_serve *s, uint64_t id);
 void mini_conn_close(struct mini_conn *c);
 void mini_conns_close(struct mini_serve *s);
-void mini_conn_write(struct mini_conn *c, const uint8_t *p, size_t len);
+/* A whole frame. */
+void mini_conn_write(struct mini_conn *c, uint8_t *p, size_t len);
+/* May change, and shorten, each frame that any daemon sends. NULL: none. Set
+ * while nothing is under way. */
+extern void (*mini_reply_hook)(uint8_t *frame, size_t *len);
 
 #endif
