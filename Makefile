@@ -153,7 +153,7 @@ TEST_LIBS := $(LIB)/libtest.a $(LIB)/libblockd.a $(LIB)/libmetad.a \
 # tests/lib/fail_malloc.h
 comma := ,
 WRAP := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc strdup strndup)
-$(TST)/unit/test_options: $(OBJ)/fuse/options.o
+$(TST)/unit/test_options $(TST)/fuzz/fuzz_options: $(OBJ)/fuse/options.o
 $(TST)/unit/%: $(OBJ)/tests/unit/%.o $(OBJ)/tests/lib/fail_malloc.o $(TEST_LIBS)
 	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(WRAP) -lcmocka \
 		$(LIBS_blockd) $(LIBS_metad) $(LIBS_common))

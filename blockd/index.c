@@ -50,7 +50,7 @@ size_t index_state_encode(uint8_t *buf, const struct index_state *st)
 	return o.len;
 }
 
-static int state_decode(const MDB_val *v, struct index_state *st)
+int index_state_decode(const MDB_val *v, struct index_state *st)
 {
 	struct wire_in i;
 	uint8_t format;
@@ -186,7 +186,7 @@ static int state_read(struct index *x, MDB_txn *txn, struct index_state *st)
 	MDB_val v;
 	int err = status_from_lmdb(mdb_get(txn, x->meta, &k, &v));
 
-	return err != 0 ? err : state_decode(&v, st);
+	return err != 0 ? err : index_state_decode(&v, st);
 }
 
 static void remove_old(const char *dir)

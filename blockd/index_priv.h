@@ -45,6 +45,8 @@ int index_key_get(const MDB_val *k, struct image_key *key);
 void index_cut_put(uint8_t *v, uint64_t ino, uint64_t cut);
 int index_cut_get(const MDB_val *v, uint64_t ino, uint64_t *cut);
 size_t index_state_encode(uint8_t *buf, const struct index_state *st);
+/* 0, -EBADMSG or, of a later format, -EPROTONOSUPPORT. */
+int index_state_decode(const MDB_val *v, struct index_state *st);
 
 /* Before a transaction that writes. Returns 0 or -errno; -ENOSPC: there may
  * not be room on the disk for all that it writes. */

@@ -31,5 +31,6 @@ if [ -n "$long" ]; then
 		step "sim-$flavour" make -s "$jobs" FLAVOUR=$flavour sim
 		step "integ-$flavour" tests/sanitized.sh $flavour
 	done
+	step fuzz-asan make -s "$jobs" FLAVOUR=asan fuzz
 fi
 finish

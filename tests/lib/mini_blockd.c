@@ -105,6 +105,15 @@ static void reply_send(struct mini_blockd *b, uint64_t conn_id,
 
 /* ---- requests; lock held ---- */
 
+/* Is the block, when it is there, of that size? */
+static bool fits(struct mini_blockd *b, uint64_t ino, uint64_t index,
+		 uint8_t log2)
+{
+	const struct mb_block *k = mb_find(b, ino, index);
+
+	return !k || k->log2 == log2;
+}
+
 static int do_write(struct mini_blockd *b, const struct frame *f,
 		    struct blk_write *w, int64_t *delta)
 {
@@ -122,6 +131,8 @@ static int do_write(struct mini_blockd *b, const struct frame *f,
 			b->violations++;
 	if (mb_cut_check(b, w->ino, w->cut))
 		return -ESTALE;
+	if (!fits(b, w->ino, w->index, w->block_log2))
+		return -EINVAL;
 	k = mb_get(b, w->ino, w->index, w->block_log2);
 	*delta = mb_units_take(b, k, w->off, w->len, UNIT_DATA);
 	if (*delta < 0)
@@ -151,6 +162,10 @@ static void do_read(struct mini_blockd *b, const struct frame *f,
 	if (r->status)
 		return;
 	k = mb_find(b, q.ino, q.index);
+	if (k && (uint64_t)q.off + q.len > (uint64_t)1 << k->log2) {
+		r->status = -EINVAL;
+		return;
+	}
 	for (uint32_t u = q.off / UNIT_SIZE;
 	     k && u <= (q.off + q.len - 1) / UNIT_SIZE; u++)
 		if (k->now.units[u] == UNIT_DATA)
@@ -198,6 +213,7 @@ static void do_map(struct mini_blockd *b, const struct frame *f,
 			for (struct mb_block *k = b->hash[i]; k; k = k->next)
 				if (k->ino == q.ino && k->now.there &&
 				    k->index >= from && k->index <= q.last &&
+				    k->log2 == q.block_log2 &&
 				    (!best || k->index < best->index))
 					best = k;
 		if (!best)
@@ -243,6 +259,8 @@ static void do_alloc(struct mini_blockd *b, const struct frame *f,
 		return;
 	}
 	r->status = mb_cut_check(b, q.ino, q.cut);
+	if (!r->status && !fits(b, q.ino, q.index, q.block_log2))
+		r->status = -EINVAL;
 	if (r->status)
 		return;
 	delta = mb_units_take(b, mb_get(b, q.ino, q.index, q.block_log2),
