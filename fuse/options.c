@@ -144,6 +144,12 @@ static bool set_flag(struct mount_options *o, const char *w)
 	return false;
 }
 
+static int no_memory(char *why, size_t why_size)
+{
+	snprintf(why, why_size, "out of memory");
+	return -ENOMEM;
+}
+
 static int set_one(struct mount_options *o, char *w, char *why,
 		   size_t why_size)
 {
@@ -160,6 +166,8 @@ static int set_one(struct mount_options *o, char *w, char *why,
 		snprintf(why, why_size,
 			 "unknown mount option '%s'; 'hailfs --help' lists "
 			 "them", w);
+	if (err == -ENOMEM)
+		return no_memory(why, why_size);
 	return err ? -EINVAL : 0;
 }
 
@@ -183,7 +191,7 @@ static int set_list(struct mount_options *o, const char *list, char *why,
 {
 	char *copy = strdup(list), *rest = copy;
 	if (!copy)
-		return -ENOMEM;
+		return no_memory(why, why_size);
 	int err = 0;
 	char *hit = strstr(copy, "remount");
 	if (hit && (hit == copy || hit[-1] == ',') &&
@@ -299,7 +307,7 @@ int mount_options_parse(struct mount_options *o, int argc, char **argv,
 	memset(o, 0, sizeof(*o));
 	int err = opt_defaults(own_table, o);
 	if (err)
-		return err;
+		return no_memory(why, why_size);
 	const char *base = strrchr(argv[0], '/');
 	base = base ? base + 1 : argv[0];
 	bool helper = strncmp(base, "mount.", 6) == 0;
@@ -344,7 +352,9 @@ int mount_options_parse(struct mount_options *o, int argc, char **argv,
 		*c = ',';
 	if (o->debug)
 		o->foreground = true;
-	return build_kernel_opts(o);
+	if (build_kernel_opts(o) != 0)
+		return no_memory(why, why_size);
+	return 0;
 }
 
 void mount_options_fini(struct mount_options *o)

@@ -27,7 +27,7 @@ struct mount_options {
 };
 
 /* Parses argv of hailfs, mount.hailfs and mount.fuse.hailfs.
- * Returns 0, or -EINVAL with a sentence in @why. */
+ * Returns 0, or -EINVAL or -ENOMEM with a sentence in @why. */
 int mount_options_parse(struct mount_options *o, int argc, char **argv,
 			char *why, size_t why_size);
 void mount_options_fini(struct mount_options *o);

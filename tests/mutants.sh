@@ -37,7 +37,7 @@ bin=build/bin
 
 run() {
 	if [ "${1%.sh}" != "$1" ]; then
-		FLAVOUR=$flavour tests/timed.sh 600 bash "tests/$1" \
+		FLAVOUR=$flavour tests/timed.sh 300 bash "tests/$1" \
 			> "$scratch/out" 2>&1
 		return
 	fi

@@ -2,6 +2,7 @@
  * where it is UTF-8. Method: strings by hand, and every pair of bytes.
  */
 #include "common/json_bytes.h"
+#include "tests/lib/fail_malloc.h"
 
 #include "common/base.h"
 
@@ -54,12 +55,22 @@ static void any_two_bytes_can_be_shown(void **state)
 	}
 }
 
+static void without_memory_there_is_no_text(void **state)
+{
+	(void)state;
+	fail_malloc_at(1);
+	assert_null(json_bytes("\xff"));
+	assert_true(fail_malloc_hit());
+	becomes("\xff", "\xef\xbf\xbd");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(utf8_stays_as_it_is),
 		cmocka_unit_test(other_bytes_are_replaced_one_by_one),
 		cmocka_unit_test(any_two_bytes_can_be_shown),
+		cmocka_unit_test(without_memory_there_is_no_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

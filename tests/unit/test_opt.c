@@ -429,6 +429,29 @@ static void every_failed_allocation_is_reported(void **state)
 	assert_string_equal(c.path, "/srv");
 }
 
+static void arguments_without_memory_are_refused(void **state)
+{
+	unsigned nth = 1;
+
+	(void)state;
+	for (;; nth++) {
+		char name[] = "prog", path[] = "--path=/x", dir[] = "dir";
+		char *argv[] = { name, path, dir, NULL };
+		int at;
+
+		fail_malloc_at(nth);
+		at = opt_parse(table, &c, 3, argv);
+		if (!fail_malloc_hit()) {
+			assert_int_equal(at, 2);
+			break;
+		}
+		assert_true(at < 0);
+		assert_string_equal(c.path, "/srv");
+	}
+	assert_true(nth > 4);
+	assert_string_equal(c.path, "/x");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -453,6 +476,7 @@ int main(void)
 		TEST(version_is_printed),
 		TEST(a_dump_is_asked_for_and_reads_back),
 		TEST(every_failed_allocation_is_reported),
+		TEST(arguments_without_memory_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

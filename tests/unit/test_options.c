@@ -4,6 +4,8 @@
  */
 #include "fuse/options.h"
 
+#include "tests/lib/fail_malloc.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -188,6 +190,30 @@ static void what_is_wrong_is_named(void **state)
 	assert_non_null(strstr(why, "-o needs a value"));
 }
 
+static void each_failed_allocation_is_told(void **state)
+{
+	unsigned nth = 1;
+
+	(void)state;
+	for (;; nth++) {
+		int err;
+
+		mount_options_fini(&o);
+		memset(&o, 0, sizeof(o));
+		fail_malloc_at(nth);
+		err = parse("rw,noatime,log=/x,pidfile=/y,soft,timeo=3s");
+		if (!fail_malloc_hit()) {
+			assert_int_equal(err, 0);
+			break;
+		}
+		assert_int_equal(err, -ENOMEM);
+		assert_string_equal(why, "out of memory");
+		*why = '\0';
+	}
+	assert_true(nth > 4);
+	assert_string_equal(o.log, "/x");
+}
+
 static int done(void **state)
 {
 	(void)state;
@@ -207,6 +233,7 @@ int main(void)
 		cmocka_unit_test(words_of_fstab_are_passed_over),
 		cmocka_unit_test(mounts_own_letters_are_understood),
 		cmocka_unit_test(what_is_wrong_is_named),
+		cmocka_unit_test(each_failed_allocation_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, done);
