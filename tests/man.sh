@@ -114,5 +114,13 @@ for patch in tests/mutants/*.patch; do
 done >> "$work/bad"
 verdict "tests that the guarantees name exist" "$work/bad"
 
+# Each promise names a test: each item of the table, up to "Not promised".
+sed '/^\.Ss Not promised/,$d' $page | awk '
+	function ends() { if (item && !named) print "no test: " item }
+	/^\.It Sy/ { ends(); item = $0; named = 0 }
+	/^\.Pq Pa / { named = 1 }
+	END { ends(); if (!item) print "no guarantees" }' > "$work/bad"
+verdict "each guarantee names a test" "$work/bad"
+
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
