@@ -7,6 +7,7 @@
 #include "common/json_bytes.h"
 #include "common/opt.h"
 #include "common/wire_admin.h"
+#include "metad/copy.h"
 #include "metad/cut.h"
 #include "metad/drive.h"
 #include "metad/monitor.h"
@@ -155,7 +156,7 @@ void admin_status(struct request *r)
 	const struct cmap *map = sm_map(md->sm);
 	const struct metaraft_stats *st = metaraft_stats(md->raft);
 	json_t *daemons = json_array();
-	char cluster[24];
+	char cluster[24], copy[160];
 	json_t *j;
 	uint32_t i;
 
@@ -186,6 +187,9 @@ void admin_status(struct request *r)
 				"stores; nothing newer is purged: put the "
 				"newer directory back, or go on, and see "
 				"hailctl fsck"));
+		if (md->copy)
+			(void)json_object_set_new(j, "copy", json_string(
+				copy_state(md->copy, copy, sizeof(copy))));
 		set_u64(j, "cuts_pending", cut_count(md));
 		set_u64(j, "log_bytes", st->log_bytes);
 		set_u64(j, "snapshot_bytes", st->snapshot_last_bytes);

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/daemon.h"
@@ -9,6 +10,7 @@
 #include "common/diag.h"
 #include "metad/admin.h"
 #include "metad/aio.h"
+#include "metad/copy.h"
 #include "metad/cut.h"
 #include "metad/datadir.h"
 #include "metad/drive.h"
@@ -33,7 +35,7 @@ struct config {
 	uint64_t snapshot_bytes;
 	uint64_t metrics_port;
 	uint64_t spin_us;
-	char *restore;
+	char *restore, *copy;
 };
 
 #define FIELD(f) offsetof(struct config, f)
@@ -46,6 +48,8 @@ static const struct opt options[] = {
 	  "how much the log grows at least before the state is saved again" },
 	{ "restore", 0, OPT_STR, FIELD(restore), NULL, 0, 0, NULL, "FILE",
 	  "start from this backup; the data directory must be empty" },
+	{ "copy", 0, OPT_STR, FIELD(copy), NULL, 0, 0, NULL, "DIR",
+	  "keep a continuous copy of the metadata there, on another disk" },
 	{ "listen", 0, OPT_STR, FIELD(listen), NULL, 0, 0, NULL, "ADDR",
 	  "address to listen at; default: that of the cluster file" },
 	{ "metrics-port", 0, OPT_U64, FIELD(metrics_port), "0", 0, 65535, NULL,
@@ -283,8 +287,16 @@ static void run(struct program *p)
 
 /* ---- start ---- */
 
+static void on_batch(void *arg, const void *buf, size_t len)
+{
+	struct metad *md = arg;
+
+	copy_batch(md->copy, buf, len);
+}
+
 static const struct metaraft_ops raft_ops = {
 	.durable = metad_became_durable,
+	.batch = on_batch,
 	.failed = on_raft_failed,
 };
 
@@ -459,6 +471,7 @@ static int check_state(struct program *p)
 static int start(struct program *p)
 {
 	struct metad *md = &p->md;
+	char why[PATH_MAX + 256] = "";
 	const char *addr = p->cfg.listen ? p->cfg.listen : md->self->addr;
 	int rv;
 
@@ -484,6 +497,16 @@ static int start(struct program *p)
 		rv = datadir_set(&p->dir, DATADIR_OK);
 	if (rv < 0)
 		return rv;
+	/* What is restored may be that very copy. */
+	if (p->cfg.copy && !p->cfg.restore) {
+		rv = copy_new(&md->loop, md->raft, md->sm, p->cfg.copy,
+			      &md->copy, why, sizeof(why));
+		if (rv < 0) {
+			fprintf(stderr, "hail-metad: %s\n",
+				why[0] ? why : strerror(-rv));
+			return rv;
+		}
+	}
 	md->epoch = sm_map(md->sm)->epoch;
 	md->first_session = sm_next_session(md->sm);
 	drive_map_changed(md->drive);
@@ -526,6 +549,7 @@ static void close_handles(struct program *p)
 	struct metad *md = &p->md;
 
 	stats_http_stop(p->http);
+	copy_free(md->copy);
 	if (md->serve)
 		serve_close(md->serve);
 	if (md->drive)
@@ -568,6 +592,22 @@ static void end(struct program *p)
 	stats_free(p->stats);
 }
 
+/* As an absolute name: going to the background changes to "/". */
+static int make_copy_dir(struct program *p)
+{
+	char *path = mkdir(p->cfg.copy, 0700) < 0 && errno != EEXIST ?
+			     NULL : realpath(p->cfg.copy, NULL);
+
+	if (!path) {
+		fprintf(stderr, "hail-metad: --copy %s: %s\n", p->cfg.copy,
+			strerror(errno));
+		return -errno;
+	}
+	free(p->cfg.copy);
+	p->cfg.copy = path;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct program *p = &prog;
@@ -580,6 +620,8 @@ int main(int argc, char **argv)
 	if (rv != 0)
 		return rv < 0 ? EXIT_USAGE : 0;
 	if (open_data(p) < 0)
+		return EXIT_ERROR;
+	if (p->cfg.copy && !p->cfg.restore && make_copy_dir(p) < 0)
 		return EXIT_ERROR;
 	if (p->cfg.restore) {
 		/* Going to the background changes to "/". */

@@ -82,6 +82,7 @@ struct metad {
 	struct repair *repairs;
 	struct purge *purge;
 	struct room *room;
+	struct copy *copy; /* NULL: none is kept */
 
 	/* Epoch of the newest map that is durable. A map that could be lost
 	 * with this process is shown to nobody, or its epoch would come again

@@ -230,6 +230,8 @@ static void submit(struct metaraft *m)
 	m->backlog += b->len;
 	stats_count(&m->stats.batches, 1);
 	stats_count(&m->stats.bytes, b->len);
+	if (m->ops->batch)
+		m->ops->batch(m->arg, b->buf, b->len);
 	rv = raft_apply(&m->raft, &b->req, &buf, 1, batch_done);
 	if (rv != 0) {
 		m->in_flight--;
@@ -251,6 +253,14 @@ static bool open_due(const struct metaraft *m)
 		return false;
 	return m->want > m->submitted ||
 	       uv_now(m->loop) - m->open.since_ms >= WINDOW_MS;
+}
+
+struct sm_snap *metaraft_freeze(struct metaraft *m)
+{
+	if (m->failed || m->closing)
+		return NULL;
+	metaraft_seal(m);
+	return sm_snap_begin(m->sm);
 }
 
 static void window_over(uv_timer_t *t)

@@ -31,10 +31,18 @@ struct metaraft_ops {
 	/* Everything up to stream position @pos, and batch @batch, is durable.
 	 * May propose. */
 	void (*durable)(void *arg, uint64_t pos, uint64_t batch);
+	/* A batch goes to the log, each in order. NULL: nobody wants them. */
+	void (*batch)(void *arg, const void *buf, size_t len);
 	/* Nothing becomes durable any more; stop. Runs at most once; @why is a
 	 * sentence for the administrator. */
 	void (*failed)(void *arg, const char *why);
 };
+
+/* Seals the open batch and freezes the state, which has all batches up to its
+ * sm_batch(). NULL: it is being closed, or out of memory. */
+struct sm_snap *metaraft_freeze(struct metaraft *m);
+/* Memory of a snapshot that ended is given back, piece by piece. */
+void metaraft_trim(struct metaraft *m);
 
 struct metaraft_stats {
 	uint64_t commands, batches, bytes; /* appended since the start */

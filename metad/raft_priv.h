@@ -75,7 +75,6 @@ struct metaraft {
 /* Closes the open batch: numbers it and queues it for writing. */
 void metaraft_seal(struct metaraft *m);
 /* Gives memory that a snapshot had pinned back, bit by bit. */
-void metaraft_trim(struct metaraft *m);
 void metaraft_fsm_init(struct metaraft *m);
 /* So little room that this is why a write failed. */
 bool metaraft_disk_full(const struct metaraft *m);

@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/diag.h"
+#include "metad/copy.h"
 #include "metad/monitor.h"
 
 #define INO_MARGIN 1000000u
@@ -99,10 +101,25 @@ static int read_all(const char *path, uint8_t **ret, size_t *ret_len)
 int restore_read(struct metad *md, const char *path, char *why,
 		 size_t why_size)
 {
+	char base[PATH_MAX], log[PATH_MAX] = "";
+	int64_t gen = copy_newest(path);
 	uint8_t *p = NULL;
 	size_t len = 0;
-	int rv = read_all(path, &p, &len);
+	int rv;
 
+	if (gen == 0) {
+		(void)snprintf(why, why_size, "%s has no copy of hail-metad",
+			       path);
+		return -ENOENT;
+	}
+	if (gen > 0) {
+		(void)snprintf(base, sizeof(base), "%s/base-%012" PRId64, path,
+			       gen);
+		(void)snprintf(log, sizeof(log), "%s/log-%012" PRId64, path,
+			       gen);
+		path = base;
+	}
+	rv = read_all(path, &p, &len);
 	if (rv < 0) {
 		(void)snprintf(why, why_size, "cannot read %s: %s", path,
 			       strerror(-rv));
@@ -110,6 +127,11 @@ int restore_read(struct metad *md, const char *path, char *why,
 	}
 	rv = sm_restore(md->sm, p, len);
 	free(p);
+	if (rv == 0 && log[0]) {
+		rv = copy_read_log(md->sm, log, why, why_size);
+		if (rv < 0)
+			return rv;
+	}
 	if (rv < 0) {
 		(void)snprintf(why, why_size, "%s %s", path,
 			       rv == -EPROTONOSUPPORT ?

@@ -1,0 +1,41 @@
+/* A continuous copy of the metadata in a directory of another disk, by which
+ * the loss of metad's own disk is not the loss of everything.
+ *
+ * A generation G is "base-G", a state as of `hailctl metad backup`, and
+ * "log-G", the batches that came after it, each as COPY_MAGIC, u32 length, u32
+ * CRC32C, bytes (metad/raft.h). It begins at a start, when the log has become
+ * longer than the base (and 64 MiB), and after an error; the ones before are
+ * removed once it is whole. The copy follows within moments and nobody waits
+ * for it: what it misses is the end.
+ *
+ * A thread writes; everything else runs on the loop's.
+ */
+#ifndef METAD_COPY_H
+#define METAD_COPY_H
+
+#include "metad/raft.h"
+
+#define COPY_MAGIC 0x474c4348u /* "HCLG" */
+
+struct copy;
+
+/* @path: a directory that no other copy uses. Returns 0 or -errno with a
+ * sentence in @why. */
+int copy_new(uv_loop_t *loop, struct metaraft *raft, struct sm *sm,
+	     const char *path, struct copy **ret, char *why, size_t why_size);
+/* The next batch, in order. Never fails: without memory, or far behind, it
+ * begins anew. NULL: no-op. */
+void copy_batch(struct copy *c, const void *buf, size_t len);
+/* Writes what it was given, for some seconds at most, and ends. Before the
+ * state machine; the loop must run once more after it. NULL: no-op. */
+void copy_free(struct copy *c);
+/* "ok", "beginning" or what is wrong; for people, into @buf. */
+const char *copy_state(struct copy *c, char *buf, size_t size);
+
+/* Executes the log @path of the base that is in @sm; a torn end is left out,
+ * and no log is an empty one. Returns 0 or -errno with a sentence in @why. */
+int copy_read_log(struct sm *sm, const char *path, char *why, size_t why_size);
+/* Largest G of a whole base in @path; 0: none, -errno. */
+int64_t copy_newest(const char *path);
+
+#endif
