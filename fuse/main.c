@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <malloc.h>
+#include <mntent.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -71,6 +72,22 @@ static void ops_init(void *userdata, struct fuse_conn_info *conn)
 		fuse_unset_feature_flag(conn, FUSE_CAP_OVER_IO_URING);
 }
 
+/* One that was unmounted and still flushes is in the table no more. */
+static bool mounted_here(const char *mountpoint)
+{
+	FILE *f = setmntent("/proc/self/mounts", "re");
+	struct mntent *m;
+	bool found = false;
+
+	if (!f)
+		return false;
+	while ((m = getmntent(f)))
+		found |= strcmp(m->mnt_type, "fuse.hailfs") == 0 &&
+			 strcmp(m->mnt_dir, mountpoint) == 0;
+	endmntent(f);
+	return found;
+}
+
 /* The lock that proves the last mount on this mount point is gone: held for
  * the process's life, waited for while that one still flushes. */
 static int lock_mountpoint(const char *mountpoint, uint64_t *client_id)
@@ -106,6 +123,11 @@ static int lock_mountpoint(const char *mountpoint, uint64_t *client_id)
 		if (errno != EWOULDBLOCK)
 			return -errno;
 		nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+	}
+	if (mounted_here(mountpoint)) {
+		fprintf(stderr, "hailfs: %s: a mount is alive here; unmount "
+			"it first\n", mountpoint);
+		return -EBUSY;
 	}
 	fprintf(stderr, "hailfs: %s: an earlier mount is still flushing; "
 		"waiting for it\n", mountpoint);

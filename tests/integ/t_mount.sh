@@ -43,6 +43,11 @@ truncate -s 5000 "$MNT/wdirect" || fail "truncate after remount,rw"
 fallocate -l 1M "$MNT/x" || fail "fallocate after remount,rw"
 mount -o remount,sfot "$MNT" 2>"$T/err" && fail "remount took nonsense"
 grep -q "unknown mount option 'sfot'" "$T/err" || fail "$(cat "$T/err")"
+# A second one at the same place would never have its turn.
+timeout 20 mount -t hailfs "$conf" "$MNT" 2>"$T/err" &&
+	fail "mounted over a living mount"
+grep -q "a mount is alive here" "$T/err" || fail "twice: $(cat "$T/err")"
+[ "$(cat "$MNT/f")" = fuse.hailfs ] || fail "the living mount"
 mount -o remount,ro "$MNT" || fail "remount,ro"
 touch "$MNT/y" 2>/dev/null && fail "ro after remount was written to"
 umount "$MNT"
