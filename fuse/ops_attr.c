@@ -125,10 +125,65 @@ static void setattr_fill(struct meta_setattr *s, fuse_ino_t ino,
 		s->valid |= META_SET_CTIME;
 		s->ctime_ns = ns_of(st->st_ctim);
 	}
-	/* Nothing, or only when: chown(2) of neither owner nor group. */
-	if ((to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID)) ||
-	    (to_set & ~FUSE_SET_ATTR_CTIME) == 0)
+	if (to_set & (FUSE_SET_ATTR_KILL_SUID | FUSE_SET_ATTR_KILL_SGID))
 		s->valid |= META_SET_KILLPRIV;
+}
+
+/* chown(2) of neither owner nor group arrives as a change of nothing, or of the
+ * ctime alone: everybody may, but only who may change the mode takes set-id
+ * bits away so, and the kernel leaves that to us. A change of nothing may as
+ * well be the kernel's, before a write: then somebody has the file open. */
+struct set_nothing {
+	struct rim_req *rr;
+	struct fuse_ctx caller;
+	struct meta_setattr s;
+};
+
+static bool would_lose_setid(const struct fuse_ctx *caller,
+			     const struct meta_attr *a)
+{
+	if (S_ISDIR(a->mode))
+		return false;
+	return (a->mode & S_ISUID) ||
+	       ((a->mode & S_ISGID) && ((a->mode & S_IXGRP) ||
+					!rim_caller_in_group(caller, a->gid)));
+}
+
+static void set_nothing_checked(void *arg, int err, const struct meta_attr *a)
+{
+	struct set_nothing *n = arg;
+
+	if (!err && would_lose_setid(&n->caller, a) &&
+	    !rim_caller_owns(&n->caller, a->uid))
+		err = -EPERM;
+	if (err)
+		rim_cb_attr(n->rr, err, NULL);
+	else
+		core_setattr(n->rr->rim->core, &n->s, rim_cb_attr, n->rr);
+	free(n);
+}
+
+static void set_nothing(fuse_req_t req, struct meta_setattr *s, bool chown)
+{
+	struct core *c = rim_of(req)->core;
+	struct rim_req *rr = rim_req_new(req);
+
+	if (!rr)
+		return;
+	s->valid |= META_SET_KILLPRIV;
+	if (!chown && core_open_for_write(c, s->ino, false)) {
+		core_setattr(c, s, rim_cb_attr, rr);
+		return;
+	}
+	struct set_nothing *n = malloc(sizeof(*n));
+	if (!n) {
+		rim_cb_attr(rr, -ENOMEM, NULL);
+		return;
+	}
+	n->rr = rr;
+	n->caller = *fuse_req_ctx(req);
+	n->s = *s;
+	core_getattr(c, s->ino, set_nothing_checked, n);
 }
 
 /* A truncation that came with other changes: those follow it. */
@@ -165,6 +220,10 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st,
 
 		rim_stat(&a, &now);
 		fuse_reply_attr(req, &now, rim_of(req)->valid_s);
+		return;
+	}
+	if ((to_set & ~FUSE_SET_ATTR_CTIME) == 0) {
+		set_nothing(req, &s, to_set != 0);
 		return;
 	}
 	if ((to_set & FUSE_SET_ATTR_SIZE) && st->st_size < 0) {

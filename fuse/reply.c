@@ -184,6 +184,12 @@ bool rim_caller_in_group(const struct fuse_ctx *caller, gid_t gid)
 	       (caller_caps(caller->pid) & (1ull << CAP_FSETID)) != 0;
 }
 
+bool rim_caller_owns(const struct fuse_ctx *caller, uid_t uid)
+{
+	return caller->uid == uid ||
+	       (caller_caps(caller->pid) & (1ull << CAP_FOWNER)) != 0;
+}
+
 bool rim_caller_is_admin(pid_t pid)
 {
 	return (caller_caps(pid) & (1ull << CAP_SYS_ADMIN)) != 0;

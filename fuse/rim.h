@@ -93,6 +93,8 @@ bool rim_signalled(pid_t pid, bool kill);
 /* Does the caller lack CAP_FSETID (so that set-id bits must go)? Asks /proc
  * only for callers that are not root. */
 bool rim_caller_kills_priv(fuse_req_t req);
+/* Is the caller @uid, or privileged (CAP_FOWNER)? Reads /proc. */
+bool rim_caller_owns(const struct fuse_ctx *caller, uid_t uid);
 /* Has the process CAP_SYS_ADMIN? Reads /proc. */
 bool rim_caller_is_admin(pid_t pid);
 /* Before a change of content by somebody whose changes clear set-id bits: an

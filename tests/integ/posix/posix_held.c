@@ -63,6 +63,38 @@ static void chown_of_nothing_clears_setid(void)
 	CHECK(chown("d", USER, 7) == 0 && mode_of("d") == 06755);
 }
 
+static void chown_none_body(void)
+{
+	CHECK_ERR(chown("suid", (uid_t)-1, (gid_t)-1), EPERM);
+	CHECK_ERR(chown("sgid", (uid_t)-1, (gid_t)-1), EPERM);
+	CHECK_ERR(chown("lock", (uid_t)-1, (gid_t)-1), EPERM);
+	CHECK(chown("plain", (uid_t)-1, (gid_t)-1) == 0);
+	CHECK(chown("dir", (uid_t)-1, (gid_t)-1) == 0);
+	CHECK(chown("mine", (uid_t)-1, (gid_t)-1) == 0);
+}
+
+static void outsiders_chown_nothing(void)
+{
+	static const struct {
+		const char *name;
+		mode_t mode, after;
+	} f[] = { { "suid", 04755, 04755 },  { "sgid", 02755, 02755 },
+		  { "lock", 02644, 02644 },  { "plain", 0755, 0755 },
+		  { "mine", 06755, 0755 },   { "dir", 06755, 06755 } };
+	for (size_t i = 0; i < sizeof(f) / sizeof(*f); i++) {
+		if (strcmp(f[i].name, "dir") == 0)
+			CHECK(mkdir("dir", 0755) == 0);
+		else
+			mk(f[i].name, "x");
+		if (strcmp(f[i].name, "mine") == 0)
+			CHECK(chown("mine", USER, USER) == 0);
+		CHECK(chmod(f[i].name, f[i].mode) == 0);
+	}
+	as_user(USER, chown_none_body);
+	for (size_t i = 0; i < sizeof(f) / sizeof(*f); i++)
+		CHECK(mode_of(f[i].name) == f[i].after);
+}
+
 static void set_times_last(void)
 {
 	static const int64_t ns = 1000000001;
@@ -250,6 +282,8 @@ const struct posix_case posix_held[] = {
 	{ "O_TMPFILE takes the umask", tmpfiles_take_the_umask, false },
 	{ "chown of neither owner nor group clears set-id bits, of files alone",
 	  chown_of_nothing_clears_setid, true },
+	{ "chown of neither owner nor group takes no outsider's set-id bits",
+	  outsiders_chown_nothing, true },
 	{ "times that were set outlast fsync and close of what was written",
 	  set_times_last, true },
 	{ "a truncation to the size there is moves the mtime",
