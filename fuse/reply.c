@@ -3,6 +3,7 @@
 
 #include <linux/capability.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 struct rim *rim_of(fuse_req_t req)
 {
@@ -134,6 +135,19 @@ bool rim_signalled(pid_t pid, bool kill)
 	return (pending & ~blocked) != 0;
 }
 
+/* Is the process in this one's user namespace? What one may in another is
+ * nothing here: everybody can make one and be root there. */
+static bool in_our_user_ns(pid_t pid)
+{
+	char path[48];
+	struct stat ours, its;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	return stat("/proc/self/ns/user", &ours) == 0 &&
+	       stat(path, &its) == 0 && its.st_ino == ours.st_ino &&
+	       its.st_dev == ours.st_dev;
+}
+
 /* The caller's effective capabilities, from /proc; 0 when it is gone. */
 static uint64_t caller_caps(pid_t pid)
 {
@@ -147,7 +161,7 @@ static uint64_t caller_caps(pid_t pid)
 		if (strncmp(line, "CapEff:", 7) == 0)
 			caps = strtoull(line + 7, NULL, 16);
 	fclose(f);
-	return caps;
+	return caps && in_our_user_ns(pid) ? caps : 0;
 }
 
 bool rim_caller_kills_priv(fuse_req_t req)

@@ -3,6 +3,7 @@
  */
 #include "posix.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -93,6 +94,34 @@ static void outsiders_chown_nothing(void)
 	as_user(USER, chown_none_body);
 	for (size_t i = 0; i < sizeof(f) / sizeof(*f); i++)
 		CHECK(mode_of(f[i].name) == f[i].after);
+}
+
+/* Root of a user namespace of its own is nobody here. */
+static void own_ns_body(void)
+{
+	loff_t from = 0, to = 2;
+	char buf[64];
+	if (unshare(CLONE_NEWUSER) != 0)
+		posix_skip("no user namespaces");
+	int fd = open("f", O_WRONLY), copy = open("g", O_RDWR);
+	CHECK(fd >= 0 && copy >= 0);
+	CHECK(fallocate(fd, 0, 0, 8192) == 0 && mode_of("f") == 0777);
+	CHECK(copy_file_range(copy, &from, copy, &to, 2, 0) == 2);
+	CHECK(mode_of("g") == 0777);
+	CHECK(listxattr("f", buf, sizeof(buf)) == 0);
+	CHECK_ERR(chown("h", (uid_t)-1, (gid_t)-1), EPERM);
+}
+
+static void own_namespaces_give_no_rights(void)
+{
+	for (const char *name = "fgh"; *name; name++) {
+		char path[2] = { *name };
+		mk(path, "xxxx");
+		CHECK(chmod(path, 06777) == 0);
+	}
+	CHECK(setxattr("f", "trusted.t", "1", 1, 0) == 0);
+	as_user(USER, own_ns_body);
+	CHECK(mode_of("h") == 06777);
 }
 
 static void set_times_last(void)
@@ -284,6 +313,8 @@ const struct posix_case posix_held[] = {
 	  chown_of_nothing_clears_setid, true },
 	{ "chown of neither owner nor group takes no outsider's set-id bits",
 	  outsiders_chown_nothing, true },
+	{ "a user namespace of one's own gives no rights over files",
+	  own_namespaces_give_no_rights, true },
 	{ "times that were set outlast fsync and close of what was written",
 	  set_times_last, true },
 	{ "a truncation to the size there is moves the mtime",
