@@ -77,7 +77,10 @@ install_packages() {
 
 # ---- libfuse ----
 
+# Our own counts when mend_fuse has seen it.
 fuse_ok() {
+	own=$prefix/lib/pkgconfig/fuse3.pc
+	[ ! -e "$own" ] || grep -q FUSE_URING_LOCKED "$own" || return 1
 	PKG_CONFIG_PATH=$prefix/lib/pkgconfig \
 		pkg-config --atleast-version=$fuse_min fuse3
 }
@@ -154,6 +157,25 @@ fetch_fuse() {
 	(cd "$work" && dpkg-source --no-check -x fuse3_*.dsc fuse)
 }
 
+# A reply that another thread than the ring's sends is submitted under a lock,
+# but the ring's thread submits without it: now and then they meet, replies are
+# lost and the mount hangs (libfuse issue 1443). Here it submits under the lock
+# and waits without. $uring_locked: 1, or 0 where this is not the source we know
+# and hailfs had better not use io_uring.
+mend_fuse() {
+	uring_locked=1
+	sed -i 's/^\(\t*\)io_uring_submit_and_wait(&queue->ring, 1);$/'\
+'\1struct io_uring_cqe *first;\n'\
+'\1pthread_mutex_lock(\&queue->ring_lock);\n'\
+'\1err = io_uring_submit(\&queue->ring);\n'\
+'\1pthread_mutex_unlock(\&queue->ring_lock);\n'\
+'\1if (err >= 0)\n'\
+'\1\tio_uring_wait_cqe(\&queue->ring, \&first);/' \
+		"$work/fuse/lib/fuse_uring.c"
+	! grep -q io_uring_submit_and_wait "$work/fuse/lib/fuse_uring.c" ||
+		uring_locked=0
+}
+
 build_fuse() {
 	# /usr is where libfuse looks for fusermount3; nothing is installed.
 	meson setup "$work/build" "$work/fuse" --prefix=/usr \
@@ -181,7 +203,7 @@ build_fuse() {
 	Name: fuse3
 	Description: Filesystem in Userspace (static)
 	Version: $version
-	Cflags: -I\${prefix}/include/fuse3 -D_FILE_OFFSET_BITS=64
+	Cflags: -I\${prefix}/include/fuse3 -D_FILE_OFFSET_BITS=64 -DFUSE_URING_LOCKED=$uring_locked
 	Libs: -L\${prefix}/lib -l:libfuse3.a -luring -lnuma -ldl -lpthread
 	END
 }
@@ -199,13 +221,14 @@ install_fuse() {
 		install_packages
 		return
 	fi
-	say "building libfuse (the packaged one is older than $fuse_min)"
+	say "building libfuse (there is none of $fuse_min, or an old one of ours)"
 	mkdir -p "$prefix"
 	prefix=$(cd "$prefix" && pwd)
 	# Beside its place, so that the moves at the end are renames.
 	work=$(mktemp -d "$prefix/tmp.XXXXXX")
 	fetch_fuse > "$work/log" 2>&1 || { cat "$work/log" >&2
 		die "libfuse's source could not be fetched"; }
+	mend_fuse
 	build_fuse > "$work/log" 2>&1 || { cat "$work/log" >&2
 		die "libfuse could not be built"; }
 	mkdir -p "$prefix/include" "$prefix/lib/pkgconfig"

@@ -279,11 +279,22 @@ static bool kernel_allows_uring(void)
 	return c == 'Y';
 }
 
+/* Set by our own libfuse (.ci/deps.sh): its ring's thread submits under the
+ * lock that the others take. Without, replies get lost now and then. */
+#ifndef FUSE_URING_LOCKED
+#define FUSE_URING_LOCKED 0
+#endif
+
 /* What forbids it, for a person; false: nothing does. */
 static bool uring_forbidden(char *text, size_t size)
 {
 	struct io_uring_params p;
 	memset(&p, 0, sizeof(p));
+	if (!FUSE_URING_LOCKED) {
+		snprintf(text, size, "off: the libfuse this was built with "
+			 "loses replies over io_uring, see README");
+		return true;
+	}
 	if (!kernel_allows_uring()) {
 		snprintf(text, size, "off: the kernel parameter "
 			 "fuse.enable_uring is N");
