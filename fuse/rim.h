@@ -16,7 +16,7 @@ struct rim {
 	struct fuse_session *se;
 	struct mount_options *opt;
 	bool uring; /* requests come over io_uring */
-	bool writeback; /* kernel write-back cache negotiated */
+	_Atomic bool writeback; /* kernel write-back cache negotiated */
 	const char *mountpoint;
 	/* May the kernel be told things? Under @serving_lock, so that nobody
 	 * is doing so when the session ends. */

@@ -11,7 +11,7 @@ flavour=$1
 shift
 [ $# -gt 0 ] || set -- t_posix t_randops t_kill_client t_kill_blockd \
 	t_kill_metad t_sqlite t_mount t_uring t_metrics t_sync_mounts \
-	t_late_release t_killed t_hailctl_odd t_wrong_metad
+	t_late_release t_killed t_hailctl_odd t_wrong_metad t_signal
 make -s "-j$(nproc)" FLAVOUR="$flavour" all integ-programs || exit 1
 reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
