@@ -54,20 +54,76 @@ static int lock(struct datadir *d, char *why, size_t why_size)
 	return rv;
 }
 
-/* Nothing but our lock and what mkfs leaves. */
-static bool is_empty(const char *path)
+static bool is_dots(const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+static int remove_files(const char *path)
 {
 	DIR *dir = opendir(path);
+	const struct dirent *e;
+	int rv = 0;
+
+	if (!dir)
+		return errno == ENOENT ? 0 : -errno;
+	while (rv == 0 && (e = readdir(dir)))
+		if (!is_dots(e->d_name) &&
+		    unlinkat(dirfd(dir), e->d_name, 0) < 0)
+			rv = -errno;
+	(void)closedir(dir);
+	return rv;
+}
+
+static bool has_nothing(const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *e;
+	bool nothing = dir != NULL;
+
+	while (dir && nothing && (e = readdir(dir)))
+		nothing = is_dots(e->d_name);
+	if (dir)
+		(void)closedir(dir);
+	return nothing;
+}
+
+/* Nothing but our lock, what mkfs leaves, and what there is before the
+ * directory has a state. */
+static bool is_empty(const struct datadir *d)
+{
+	DIR *dir = opendir(d->path);
 	const struct dirent *e;
 	bool empty = dir != NULL;
 
 	while (dir && empty && (e = readdir(dir)))
-		empty = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
-			!strcmp(e->d_name, "lock") ||
-			!strcmp(e->d_name, "lost+found");
+		empty = is_dots(e->d_name) || !strcmp(e->d_name, "lock") ||
+			!strcmp(e->d_name, "lost+found") ||
+			!strcmp(e->d_name, ID_FILE ".n") ||
+			(!strcmp(e->d_name, "raft") && has_nothing(d->raft));
 	if (dir)
 		(void)closedir(dir);
 	return empty;
+}
+
+/* The first start was cut off, perhaps in the middle of making the log. Nobody
+ * was told of anything in it yet, so it is made anew. */
+static int start_over(struct datadir *d, char *why, size_t why_size)
+{
+	char *mark = join(d->path, "mark");
+	int rv = mark ? remove_files(d->raft) : -ENOMEM;
+
+	if (rv == 0 && unlink(mark) < 0 && errno != ENOENT)
+		rv = -errno;
+	free(mark);
+	if (rv < 0) {
+		(void)snprintf(why, why_size, "%s: what a first start that was "
+			       "cut off has left cannot be removed: %s",
+			       d->path, strerror(-rv));
+		return rv;
+	}
+	d->state = DATADIR_EMPTY;
+	return 0;
 }
 
 static int parse(struct datadir *d, char *text, char *why, size_t why_size)
@@ -127,7 +183,7 @@ static int read_id(struct datadir *d, char *why, size_t why_size)
 	free(path);
 	if (fd < 0 && errno == ENOENT) {
 		d->state = DATADIR_EMPTY;
-		if (is_empty(d->path))
+		if (is_empty(d))
 			return 0;
 		(void)snprintf(why, why_size, "%s is not empty and holds no "
 			       "metadata of hailfs", d->path);
@@ -173,6 +229,8 @@ int datadir_open(struct datadir *d, const char *path, uint64_t cluster_id,
 	rv = d->raft ? lock(d, why, why_size) : -ENOMEM;
 	if (rv == 0)
 		rv = read_id(d, why, why_size);
+	if (rv == 0 && d->state == DATADIR_NEW)
+		rv = start_over(d, why, why_size);
 	if (rv < 0)
 		datadir_close(d);
 	return rv;

@@ -14,8 +14,8 @@
 #define DATADIR_VERSION 1u
 
 enum datadir_state {
-	DATADIR_EMPTY, /* nothing is there */
-	DATADIR_NEW, /* made, the first command may not be durable */
+	DATADIR_EMPTY, /* nothing is there that anybody was told of */
+	DATADIR_NEW, /* made, nobody was served yet */
 	DATADIR_OK,
 	DATADIR_RESTORING, /* a restore was cut off in the middle */
 	DATADIR_RAISE, /* restored; counters are still to be raised */

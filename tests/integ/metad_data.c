@@ -495,6 +495,57 @@ static void a_snapshot_that_does_not_fit_is_tried_again(struct metad_run *x)
 	CHECK_EQ(umount(data), 0);
 }
 
+/* ---- a first start that was cut off ---- */
+
+static void data_write(struct metad_run *x, const char *name, const char *text)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/data/%s", x->child.dir, name);
+	f = fopen(path, "w");
+	CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+/* Nobody was told of its file system yet. */
+static void a_cut_off_first_start_begins_anew(struct metad_run *x)
+{
+	static const char *const logs[] = { "0000", "open-" };
+	struct metad_client c;
+	char path[512], text[256];
+	unsigned i;
+
+	/* Before the directory had its name. */
+	snprintf(path, sizeof(path), "%s/data", x->child.dir);
+	CHECK_EQ(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/data/raft", x->child.dir);
+	CHECK_EQ(mkdir(path, 0700), 0);
+	data_write(x, "metad.id.n", "hailfs-metad 1\nclus");
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "d"), 0);
+	metad_client_fini(&c);
+	CHECK_EQ(child_term(&x->child), 0);
+	/* In the middle of making the log; the mark knew of a batch. */
+	for (i = 0; i < array_count(logs); i++)
+		while (find_raft_file(x, logs[i], "", path, sizeof(path)))
+			CHECK_EQ(unlink(path), 0);
+	data_write(x, "raft/tmp-0000000000000001-0000000000000001", "x");
+	snprintf(text, sizeof(text), "hailfs-metad 1\ncluster 0x%016x\nid 1\n"
+		 "state new\n", METAD_CLUSTER_ID);
+	data_write(x, "metad.id", text);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_check_list(&c, ROOT_INO, "");
+	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "e"), 0);
+	CHECK_EQ(metad_client_sync(&c), 0);
+	child_kill9(&x->child);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	metad_client_check_list(&c, ROOT_INO, "e\n");
+	metad_client_fini(&c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
@@ -502,6 +553,7 @@ int main(int argc, char **argv)
 		METAD_TEST(a_damaged_open_segment_is_refused, 0),
 		METAD_TEST(a_damaged_snapshot_is_refused, 0),
 		METAD_TEST(foreign_data_is_refused, 0),
+		METAD_TEST(a_cut_off_first_start_begins_anew, 0),
 		METAD_TEST(a_full_disk_stops_it_with_a_reason, 0),
 		METAD_TEST(a_full_disk_refuses_what_grows, 0),
 		METAD_TEST(no_room_for_copies_is_no_reason_not_to_start, 0),
