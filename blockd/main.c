@@ -161,13 +161,18 @@ static int lock_data(struct blockd *b)
 	return rv;
 }
 
-/* Nothing but our lock and what mkfs leaves: a fresh disk. */
+/* Nothing but our lock and what mkfs leaves: a fresh disk. Or the first start
+ * was cut off. */
 static bool is_fresh(const char *dir)
 {
 	DIR *d = opendir(dir);
 	const struct dirent *e;
 	bool fresh = d != NULL;
 
+	if (d && faccessat(dirfd(d), STORE_UNFINISHED, F_OK, 0) == 0) {
+		closedir(d);
+		return true;
+	}
 	while (d && fresh && (e = readdir(d)))
 		fresh = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
 			!strcmp(e->d_name, "lock") ||

@@ -2,7 +2,8 @@
  *
  * On disk, in one directory: "super" (format version, store id, cluster id,
  * daemon id), "journal" (circular redo file, zero-written at format),
- * "seg-NNNN" (data in 4 KiB units), "index/" (LMDB).
+ * "seg-NNNN" (data in 4 KiB units), "index/" (LMDB); while it is made,
+ * STORE_UNFINISHED.
  *
  * Invariants
  * - A unit has three places: memory (newest), journal, segment+index. A read
@@ -45,7 +46,10 @@ struct store_options {
 	bool inline_worker; /* tests: no thread, so that a run repeats */
 };
 
-/* Makes an empty store. -EEXIST when there is one. */
+/* Where there is a file of this name, making a store was cut off. */
+#define STORE_UNFINISHED "super.unfinished"
+/* Makes an empty store, over what was left of one that is unfinished. -EEXIST
+ * when there is one. */
 int store_format(struct dev *d, const struct store_options *o);
 
 /* Opens and recovers (replays the journal into memory, checkpoints).

@@ -87,6 +87,16 @@ static int super_compare(const struct store_options *o, const struct super *sp,
 	return 0;
 }
 
+/* While it is there the store is not made yet, whatever else there is. */
+static bool unfinished(struct dev *d)
+{
+	int file = d->vt->open(d, STORE_UNFINISHED, false);
+
+	if (file >= 0)
+		d->vt->close(d, file);
+	return file >= 0;
+}
+
 int super_read(struct dev *d, const struct store_options *o,
 	       struct super *sp, char *why, size_t why_size)
 {
@@ -94,6 +104,10 @@ int super_read(struct dev *d, const struct store_options *o,
 	uint32_t format = 0;
 	int err, file = d->vt->open(d, "super", false);
 
+	if (file >= 0 && unfinished(d)) {
+		d->vt->close(d, file);
+		file = -ENOENT;
+	}
 	if (file < 0) {
 		(void)snprintf(why, why_size, file == -ENOENT ?
 			       "%s/super: no store here (%s); make one with "
@@ -179,6 +193,16 @@ static int random_ids(struct super *sp)
 	return 0;
 }
 
+static int unfinished_begin(struct dev *d)
+{
+	int file = d->vt->open(d, STORE_UNFINISHED, true);
+
+	if (file < 0)
+		return file;
+	d->vt->close(d, file);
+	return d->vt->sync_dir(d);
+}
+
 int store_format(struct dev *d, const struct store_options *o)
 {
 	struct index_state st = { .tail_seq = 1 };
@@ -187,7 +211,8 @@ int store_format(struct dev *d, const struct store_options *o)
 		.daemon_id = o->daemon_id,
 		.journal_bytes = o->journal_bytes,
 	};
-	int err, file = d->vt->open(d, "super", false);
+	int err, file = unfinished(d) ? -ENOENT :
+				       d->vt->open(d, "super", false);
 
 	if (file >= 0) {
 		d->vt->close(d, file);
@@ -201,6 +226,8 @@ int store_format(struct dev *d, const struct store_options *o)
 						JOURNAL_BYTES_MIN), UNIT_SIZE);
 	err = random_ids(&sp);
 	if (err == 0)
+		err = unfinished_begin(d);
+	if (err == 0)
 		err = journal_zero(d, sp.journal_bytes);
 	st.store_id_hi = sp.store_id_hi;
 	st.store_id_lo = sp.store_id_lo;
@@ -208,9 +235,13 @@ int store_format(struct dev *d, const struct store_options *o)
 		err = index_format(o->dir, &st, store_index_bytes(o));
 	if (err == 0)
 		err = d->vt->sync_dir(d);
-	/* Last: a store with a superblock is complete. */
 	if (err == 0)
 		err = super_write(d, &sp);
+	if (err == 0)
+		err = d->vt->sync_dir(d);
+	/* Last: from now on it is a store. */
+	if (err == 0)
+		err = d->vt->unlink(d, STORE_UNFINISHED);
 	if (err == 0)
 		err = d->vt->sync_dir(d);
 	return err;

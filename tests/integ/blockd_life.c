@@ -8,6 +8,7 @@
 #include "tests/lib/blockd_run.h"
 
 #include <semaphore.h>
+#include <unistd.h>
 
 #include "common/crc32c.h"
 #include "common/rpc.h"
@@ -238,11 +239,40 @@ static void the_rpc_client_goes_on_after_a_kill(struct blockd_run *x)
 	raw_close(&r);
 }
 
+/* Zeroing a large journal takes a while. */
+static void a_cut_off_first_start_begins_anew(struct blockd_run *x)
+{
+	static const char *const large[] = { "--journal", "2g", NULL };
+	static const char *const check[] = { "--check", NULL };
+	char journal[128], super[128];
+	struct blk_raw r;
+
+	snprintf(journal, sizeof(journal), "%s/data/journal", x->child.dir);
+	snprintf(super, sizeof(super), "%s/data/super", x->child.dir);
+	child_spawn(&x->child, "hail-blockd", NULL, large);
+	EVENTUALLY(access(journal, F_OK) == 0);
+	child_kill9(&x->child);
+	CHECK(access(super, F_OK) < 0);
+	CHECK_EQ(run_to_end(x, check), 3);
+	run_start(x, NULL);
+	run_client(x, &r, 1, 1);
+	run_fill(pattern, BLOCK, 12);
+	CHECK_EQ(raw_write(&r, 20, 0, 0, pattern, BLOCK, SYNC), 0);
+	raw_close(&r);
+	child_kill9(&x->child);
+	/* It is a store from now on. */
+	run_start(x, NULL);
+	run_client(x, &r, 1, 2);
+	run_check_holds(&r, 20, 0, 0, pattern, BLOCK);
+	raw_close(&r);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct blockd_test tests[] = {
 		BLOCKD_TEST(what_was_synced_survives_kill9),
 		BLOCKD_TEST(an_orderly_stop_keeps_everything),
+		BLOCKD_TEST(a_cut_off_first_start_begins_anew),
 		BLOCKD_TEST(a_scrub_reads_all_and_does_not_delay_a_stop),
 		BLOCKD_TEST(two_daemons_do_not_share_a_store),
 		BLOCKD_TEST(a_missing_io_uring_is_said),

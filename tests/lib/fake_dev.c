@@ -17,6 +17,7 @@ struct file {
 	char name[32];
 	bool exists;
 	bool safe_name;
+	bool never; /* made after the end: it never was */
 	bool gone; /* unlinked; the slot stays until it is closed */
 	bool safe_gone;
 	bool closed;
@@ -163,6 +164,7 @@ static int fk_open(struct dev *d, const char *name, bool create)
 		(void)snprintf(fl->name, sizeof(fl->name), "%s", name);
 		fl->exists = true;
 		fl->safe_name = false;
+		fl->never = f->dead;
 		fl->size = 0;
 		fl->safe_size = 0;
 	}
@@ -570,7 +572,8 @@ void fake_dev_power_cut(struct fake_dev *f)
 	for (int k = 0; k < FILES_MAX; k++) {
 		struct file *fl = &f->files[k];
 
-		if (fl->exists && !fl->safe_name) {
+		if (fl->exists && !fl->safe_name &&
+		    (fl->never || rnd(f) % 2 == 0)) {
 			file_free(fl);
 			continue;
 		}

@@ -211,12 +211,40 @@ static void formatting_may_fail(void **state)
 	}
 }
 
+/* Whatever is left of it is made anew, or it is a store. */
+static void formatting_may_be_cut_off(void **state)
+{
+	bool dead = true;
+
+	(void)state;
+	for (uint64_t k = 0; dead; k++) {
+		struct store_box b;
+		int err;
+
+		store_box_init_empty(&b, k + 1, 64 * MIB, MIB, MIB);
+		fake_dev_die_at(b.f, k / 8 + 1);
+		(void)store_format(fake_dev_dev(b.f), &b.o);
+		dead = fake_dev_dead(b.f);
+		fake_dev_power_cut(b.f);
+		err = store_box_open(&b);
+		if (dead && err != 0) {
+			assert_int_equal(err, -ENOENT);
+			err = store_format(fake_dev_dev(b.f), &b.o);
+			assert_int_equal(err, 0);
+			err = store_box_open(&b);
+		}
+		assert_int_equal(err, 0);
+		store_box_fini(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_io_may_fail),
 		cmocka_unit_test(every_allocation_may_fail),
 		cmocka_unit_test(formatting_may_fail),
+		cmocka_unit_test(formatting_may_be_cut_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
