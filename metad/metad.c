@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "common/diag.h"
 #include "metad/drive.h"
 #include "metad/mark.h"
 #include "metad/purge.h"
@@ -11,6 +12,20 @@ void metad_propose(struct metad *md, uint16_t op, uint64_t session,
 		   const void *body, size_t len, struct sm_reply *r)
 {
 	md->activity++;
+	/* A session's was checked when it came. Ours may be made of what a
+	 * block daemon told: were it logged, the next start would not take the
+	 * log for ours. */
+	if (session == 0) {
+		int rv = sm_validate(op, body, len);
+
+		if (rv < 0) {
+			diag_err("metad", "event=bad-command op=%u "
+				 "error=\"%s\"", op, strerror(-rv));
+			*r = (struct sm_reply){ .status = rv,
+						.pos = sm_pos(md->sm) };
+			return;
+		}
+	}
 	metaraft_propose(md->raft, op, session, body, len, r);
 	if (r->map_changed)
 		md->map_pos = sm_pos(md->sm);

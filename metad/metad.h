@@ -108,7 +108,8 @@ struct metad {
 	void (*stop)(struct metad *md, const char *why);
 };
 
-/* Executes a command of @session (0: metad's own), see metaraft_propose(). */
+/* Executes a command of @session, which sm_validate() accepted, or of metad's
+ * own (0), which is refused here if it does not; see metaraft_propose(). */
 void metad_propose(struct metad *md, uint16_t op, uint64_t session,
 		   const void *body, size_t len, struct sm_reply *r);
 /* The same for a message struct of metad's own: returns the position. */

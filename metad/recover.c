@@ -114,7 +114,8 @@ static int end_reply(struct fan *f, uint32_t daemon_id,
 	(void)daemon_id;
 	if (blk_end_reply_parse(frame->body, frame->h.body_len, &m) < 0)
 		return -EBADMSG;
-	e->size = u64_max(e->size, m.end);
+	/* Nobody can read what lies beyond. */
+	e->size = u64_max(e->size, u64_min(m.end, FILE_SIZE_MAX));
 	e->units += m.units;
 	if (m.mtime_ns > e->mtime_ns)
 		e->mtime_ns = m.mtime_ns;

@@ -110,11 +110,12 @@ static void finish(struct sweep *s)
 {
 	void (*done)(void *) = s->done;
 	void *arg = s->arg;
-	struct sm_raise m = { .ino = s->ino_max + 1 };
+	struct sm_raise m = { .ino = s->first + CREATES_LOST_MAX };
 	struct sm_reply r;
 
-	if (s->skipped)
-		m.ino = u64_max(m.ino, s->first + CREATES_LOST_MAX);
+	/* No inode that was made, and lost, has a larger number. */
+	if (!s->skipped && s->ino_max < m.ino)
+		m.ino = s->ino_max + 1;
 	if (s->skipped || s->ino_max >= s->first) {
 		METAD_PROPOSE(s->md, WIRE_OP_SM_RAISE, sm_raise, &m, &r);
 		diag_info("session", "event=swept inodes=%" PRIu64

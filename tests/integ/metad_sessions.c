@@ -219,6 +219,38 @@ static void recovery_goes_on_after_a_kill(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+/* What a dead mount wrote where no file can be is nobody's: metad takes neither
+ * its size nor its number, and starts again from what it has logged. */
+static void nonsense_of_a_dead_mount_is_not_logged(struct metad_run *x)
+{
+	static const uint64_t inos[] = { UINT64_C(1) << 63, UINT64_MAX,
+					 UINT64_C(1) << 40 };
+	struct metad_client c;
+	uint64_t ino;
+	unsigned i;
+
+	metad_run_start(x, NULL);
+	metad_run_blockd(x, 0, 11, 1);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
+	ino = c.attr.ino;
+	fake_blockd_set_end(x->blockd[0], UINT64_C(1) << 63, 20, 1);
+	for (i = 0; i < array_count(inos); i++) {
+		fake_blockd_set_stray(x->blockd[0], inos[i]);
+		metad_client_fini(&c);
+		CHECK_EQ(metad_client_open(x, &c, 1), 0);
+		CHECK_EQ(fake_blockd_purged(x->blockd[0], inos[i]), 1);
+	}
+	child_kill9(&x->child);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, "f"), 0);
+	CHECK_EQ(c.attr.size, FILE_SIZE_MAX);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "g", 0), 0);
+	CHECK(c.attr.ino < ino + 100000);
+	metad_client_fini(&c);
+}
+
 static void a_silent_daemon_delays_a_fence_by_its_lease(struct metad_run *x)
 {
 	struct metad_client c, d;
@@ -359,6 +391,7 @@ int main(int argc, char **argv)
 		METAD_TEST(a_frame_cut_anywhere_harms_nobody, 0),
 		METAD_TEST(a_second_mount_is_refused_by_name, 0),
 		METAD_TEST(a_replaced_session_is_fenced_and_recovered, 2),
+		METAD_TEST(nonsense_of_a_dead_mount_is_not_logged, 1),
 		METAD_TEST(recovery_goes_on_after_a_kill, 1),
 		METAD_TEST(a_silent_daemon_delays_a_fence_by_its_lease, 3),
 		METAD_TEST(a_silent_session_may_be_replaced_after_ten_seconds,
