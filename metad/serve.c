@@ -300,8 +300,12 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 		return;
 	}
 	frame_in_fed(&c->in, (size_t)len);
-	if (len > 0)
-		conn_frames(c);
+	if (len == 0)
+		return;
+	/* This turn's time may be of long before it was sent: a lease counted
+	 * from there would be over here before it is there. */
+	uv_update_time(&c->md->loop);
+	conn_frames(c);
 }
 
 void serve_resume(struct serve *s)

@@ -345,6 +345,58 @@ static void nobody_is_silent_while_metad_is(struct metad_run *x)
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* which wants to be preloaded first */
+static char slow_path[128];
+
+static void preload_slow_read(void)
+{
+	setenv("SLOW_READ", slow_path, 1);
+	child_preload("slowread.so");
+}
+
+/* A daemon counts its lease from when it asked. However late metad is to read
+ * that, it must not take the lease for over earlier. */
+static void a_lease_asked_for_while_metad_was_busy_counts(struct metad_run *x)
+{
+	struct blk_raw r;
+	struct frame *f;
+	uint8_t b[128];
+	uint64_t sent;
+	size_t len;
+	char *text;
+	int fd;
+
+	snprintf(slow_path, sizeof(slow_path), "%s/slow", x->child.dir);
+	x->child.before_exec = preload_slow_read;
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_BLOCKD, 0, 1, 1), 0);
+	len = METAD_BODY(b, meta_register, { .daemon_id = 1,
+					     .boot_id = 5,
+					     .store_id_lo = 11,
+					     .addr = { "127.0.0.1", 9 },
+					     .port = 1 });
+	CHECK_EQ(raw_call(&r, WIRE_OP_META_REGISTER, b, len, NULL, 0, NULL),
+		 0);
+	/* Something of it is there to be read, and then comes the beat. */
+	fd = open(slow_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && close(fd) == 0);
+	(void)raw_send(&r, WIRE_OP_PING, NULL, 0, NULL, 0);
+	EVENTUALLY(access(slow_path, F_OK) < 0);
+	sleep_ms(2500);
+	sent = now_ms();
+	len = METAD_BODY(b, meta_heartbeat, { .daemon_id = 1, .boot_id = 5 });
+	(void)raw_send(&r, WIRE_OP_META_HEARTBEAT, b, len, NULL, 0);
+	for (int i = 0; i < 2; i++) {
+		f = raw_recv(&r, LONG_MS);
+		CHECK(f && f->h.status == 0);
+		frame_free(f);
+	}
+	sleep_ms(5000 - (unsigned)(now_ms() - sent));
+	text = metad_admin(x, WIRE_OP_ADMIN_STATUS);
+	CHECK_TEXT(text, "\"lease\":true");
+	free(text);
+	raw_close(&r);
+}
+
 static char trigger[128];
 
 static void preload_failing_malloc(void)
@@ -398,6 +450,7 @@ int main(int argc, char **argv)
 			   0),
 		METAD_TEST(nobody_is_silent_while_metad_is, 0),
 #ifndef __SANITIZE_ADDRESS__
+		METAD_TEST(a_lease_asked_for_while_metad_was_busy_counts, 1),
 		METAD_TEST(without_memory_a_connection_is_refused, 0),
 #endif
 	};
