@@ -389,7 +389,8 @@ static void purge_done(struct op *op, int err)
 		return;
 	}
 	op->u.c.ino_next++;
-	purge_next(op);
+	/* Not from here: each would stand on the stack of the one before. */
+	op_ready(op, purge_next);
 }
 
 static void purge_one(struct op *op)

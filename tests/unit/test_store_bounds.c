@@ -179,6 +179,27 @@ static void deleting_much_begins_a_checkpoint(void **state)
 	assert_int_equal(store_audit(b->s, false), 0);
 }
 
+/* A list is as long as a frame. */
+static void a_long_purge_takes_no_stack(void **state)
+{
+	const size_t count = FRAME_BODY_MAX / sizeof(uint64_t);
+	uint64_t *inos = calloc(count, sizeof(*inos));
+	struct call c = { .r.done = called };
+	struct store_box *b = *state;
+
+	assert_non_null(inos);
+	for (size_t i = 0; i < count; i++)
+		inos[i] = 10 + i;
+	store_fix_write(b, inos[count - 1], 0, 0, BLOCK);
+	store_purge(b->s, &c.r, inos, count);
+	while (!c.done)
+		assert_true(fake_dev_step(b->f));
+	assert_int_equal(c.err, 0);
+	store_fix_read_zeros(b, inos[count - 1], 0, 0, BLOCK);
+	free(inos);
+	assert_int_equal(store_audit(b->s, false), 0);
+}
+
 static void reserving_space_waits_for_memory(void **state)
 {
 	static struct call calls[400];
@@ -217,6 +238,7 @@ int main(void)
 		T(a_cut_that_a_checkpoint_made_durable_is_answered),
 		T(a_buffer_that_a_write_will_change_stays),
 		T(deleting_much_begins_a_checkpoint),
+		T(a_long_purge_takes_no_stack),
 		T(reserving_space_waits_for_memory),
 	};
 
