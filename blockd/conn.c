@@ -27,13 +27,13 @@ static void released(struct conn_set *s)
 		ring_defer(s->ring, &s->wake);
 }
 
-static void charge(struct conn *c, size_t len)
+void conn_charge(struct conn *c, size_t len)
 {
 	c->bytes += len;
 	pool_charge(c->set->pool, len);
 }
 
-static void discharge(struct conn *c, size_t len)
+void conn_discharge(struct conn *c, size_t len)
 {
 	assert(c->bytes >= len);
 	c->bytes -= len;
@@ -95,7 +95,7 @@ void conn_frame_free(struct conn *c, struct frame *f)
 		return;
 	weight = frame_weight(c, f);
 	frame_free(f);
-	discharge(c, weight);
+	conn_discharge(c, weight);
 }
 
 /* ---- life ---- */
@@ -311,7 +311,7 @@ static int next_frame(struct conn *c)
 	}
 	rv = frame_in_next(&c->in, &c->held);
 	if (rv == 1) {
-		charge(c, frame_weight(c, c->held));
+		conn_charge(c, frame_weight(c, c->held));
 		c->set->stats.frames_in++;
 		return 1;
 	}

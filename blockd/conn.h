@@ -99,6 +99,10 @@ void conn_frame_free(struct conn *c, struct frame *f);
  * resumed when memory came back). @len: the same in both. */
 void *conn_buf_get(struct conn *c, size_t len);
 void conn_buf_put(struct conn *c, void *buf, size_t len);
+/* Counts other memory of an answer as the connection's, until it is given
+ * back. Never fails: nothing more is received meanwhile. */
+void conn_charge(struct conn *c, size_t len);
+void conn_discharge(struct conn *c, size_t len);
 
 /* Queues @o behind what is queued; leaves at the end of the turn. Returns
  * false when the connection is closed: @o was not taken. */

@@ -8,12 +8,20 @@
 
 /* ---- answers ---- */
 
+void blk_serve_body_free(struct serve_req *q)
+{
+	if (q->heap)
+		conn_discharge(q->c, q->heap_len);
+	free(q->heap);
+	q->heap = NULL;
+}
+
 static void req_free(struct serve_req *q)
 {
 	struct conn *c = q->c;
 
 	conn_buf_put(c, q->rd.buf, q->rd.buf_cap);
-	free(q->heap);
+	blk_serve_body_free(q);
 	free(q->inos);
 	conn_frame_free(c, q->f); /* and @q with it */
 	conn_put(c);
@@ -35,10 +43,13 @@ uint8_t *blk_serve_body(struct serve_req *q, size_t cap)
 {
 	if (WIRE_HEADER_SIZE + cap <= sizeof(q->head))
 		return q->head + WIRE_HEADER_SIZE;
-	free(q->heap);
+	blk_serve_body_free(q);
 	q->heap = malloc(WIRE_HEADER_SIZE + cap);
-	if (q->heap)
+	if (q->heap) {
+		q->heap_len = WIRE_HEADER_SIZE + cap;
+		conn_charge(q->c, q->heap_len);
 		return q->heap + WIRE_HEADER_SIZE;
+	}
 	conn_close(q->c);
 	req_free(q);
 	return NULL;

@@ -31,8 +31,7 @@ static void read_done(struct store_req *r, int err)
 	struct wire_out o;
 
 	if (err) {
-		free(q->heap);
-		q->heap = NULL;
+		blk_serve_body_free(q);
 		blk_serve_reply_plain(q, err);
 		return;
 	}

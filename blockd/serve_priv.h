@@ -78,6 +78,7 @@ struct serve_req {
 	uint64_t start_ns;
 	struct store_read_out rd;
 	uint8_t *heap; /* header and body that are too large for @head */
+	size_t heap_len;
 	uint64_t *inos; /* of BLK_PURGE */
 	struct serve_req *next; /* fences that wait */
 	uint8_t head[SERVE_HEAD_SIZE];
@@ -117,6 +118,8 @@ void blk_serve_resume_all(struct serve *s);
 /* Begins an answer whose body takes at most @cap bytes. NULL: out of memory
  * (the connection was closed and the request freed). */
 uint8_t *blk_serve_body(struct serve_req *q, size_t cap);
+/* Gives back what it took. */
+void blk_serve_body_free(struct serve_req *q);
 /* Sends it: @len bytes of what blk_serve_body() gave. */
 void blk_serve_reply(struct serve_req *q, int err, size_t len, const void *data,
 		 uint32_t data_len);
