@@ -525,6 +525,9 @@ static void to_index(struct store *s)
 	}
 	c->job.run = index_run;
 	c->job.done = index_done;
+	/* With all blocks in memory there may be no next read, and the index
+	 * would grow with each checkpoint. */
+	index_reads_over(s->index);
 	worker_submit(s->worker, &c->job);
 }
 

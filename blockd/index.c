@@ -292,8 +292,15 @@ void index_close(struct index *x)
 	mem_free(x);
 }
 
+/* LMDB uses no page again that the reader may still see. */
+void index_reads_over(struct index *x)
+{
+	assert(x->walk == NULL);
+	mdb_txn_reset(x->reader);
+}
+
 /* The reader's snapshot lives until the next read, so that what it returned
- * stays valid; readers that end soon let LMDB reuse pages. */
+ * stays valid. */
 static int reader_renew(struct index *x)
 {
 	mdb_txn_reset(x->reader);

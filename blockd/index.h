@@ -44,7 +44,8 @@ int index_open(const char *dir, uint64_t map_bytes, bool read_only,
 	       size_t why_size) must_check;
 void index_close(struct index *x);
 
-/* ---- reads; pointers are valid until the next read call ---- */
+/* ---- reads; pointers are valid until the next read call, or until ---- */
+void index_reads_over(struct index *x);
 int index_get_block(struct index *x, const struct image_key *key,
 		    const void **val, size_t *len) must_check;
 /* 0 when there is none. */

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "blockd/index_priv.h"
 #include "blockd/store_priv.h"
 #include "common/crc32c.h"
 #include "tests/lib/store_audit.h"
@@ -38,6 +39,14 @@ static void checkpoint(struct store_box *b)
 	ckpt_tick(b->s);
 	while (!store_clean(b->s) && b->s->error == 0)
 		assert_true(fake_dev_step(b->f));
+}
+
+static uint64_t index_pages(struct store_box *b)
+{
+	MDB_envinfo info;
+
+	assert_int_equal(mdb_env_info(b->s->index->env, &info), 0);
+	return info.me_last_pgno;
 }
 
 static void write_begin(struct store_box *b, struct call *c, uint64_t index,
@@ -200,6 +209,23 @@ static void a_long_purge_takes_no_stack(void **state)
 	assert_int_equal(store_audit(b->s, false), 0);
 }
 
+/* Blocks and inodes that stay in memory need no read of the index, and its old
+ * pages are used again all the same. */
+static void an_index_that_nobody_reads_does_not_grow(void **state)
+{
+	struct store_box *b = *state;
+	uint64_t first = 0;
+
+	for (uint32_t i = 0; i < 600; i++) {
+		store_fix_write(b, 10, 0, 0, UNIT_SIZE);
+		checkpoint(b);
+		if (i == 100)
+			first = index_pages(b);
+	}
+	assert_in_range(index_pages(b), first, first + 20);
+	assert_int_equal(store_audit(b->s, false), 0);
+}
+
 static void reserving_space_waits_for_memory(void **state)
 {
 	static struct call calls[400];
@@ -239,6 +265,7 @@ int main(void)
 		T(a_buffer_that_a_write_will_change_stays),
 		T(deleting_much_begins_a_checkpoint),
 		T(a_long_purge_takes_no_stack),
+		T(an_index_that_nobody_reads_does_not_grow),
 		T(reserving_space_waits_for_memory),
 	};
 

@@ -307,7 +307,7 @@ static void an_index_without_the_free_pages_at_its_end(void **state)
 		store_box_kill(b);
 	}
 	assert_true(refused > 0);
-	assert_in_range(taken, 8192, end - 10 * 4096);
+	assert_in_range(taken, 8192, end - 5 * 4096);
 	put_back(index_path(b, "/data.mdb"), bytes, taken);
 	free(bytes);
 	/* It is as good as any other. */
