@@ -59,8 +59,15 @@ static void start(struct store *s)
 	c->tail_off = s->head;
 	c->tail_seq = s->seq;
 	slist_splice(&c->todo, &s->dirty);
-	for (struct slist *e = s->cuts.next; e != &s->cuts; e = e->next)
-		container_of(e, struct cut, in_store)->flying = true;
+	/* Cuts may take more than one transaction, and then a crash between
+	 * them leaves the numbers of some in the index, and in the journal the
+	 * records of blocks that they took. So those that are in the journal,
+	 * too, which is as good as done; others are the next checkpoint's. */
+	for (struct slist *e = s->cuts.next; e != &s->cuts; e = e->next) {
+		struct cut *cut = container_of(e, struct cut, in_store);
+
+		cut->flying = cut->journalled;
+	}
 	/* What was freed until now is gone from every image taken below. */
 	struct run_list l = s->free_now;
 
@@ -391,8 +398,6 @@ static void settle_cuts(struct store *s)
 		e = e->next;
 		if (!cut->flying)
 			continue;
-		if (cut->armed && !cut->journalled)
-			s->commit.cuts_armed--;
 		slist_del(&cut->in_store);
 		slist_del(&cut->in_inode);
 		s->cut_count--;

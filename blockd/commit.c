@@ -63,10 +63,16 @@ static void arm(struct store *s, struct cut *cut)
 	s->commit.cuts_armed++;
 }
 
-static void take_inode(struct store *s, struct inode *in)
+/* All cuts of an inode: they go in their order. */
+static void arm_inode(struct store *s, struct inode *in)
 {
 	for (struct slist *e = in->cuts.next; e != &in->cuts; e = e->next)
 		arm(s, container_of(e, struct cut, in_inode));
+}
+
+static void take_inode(struct store *s, struct inode *in)
+{
+	arm_inode(s, in);
 	slist_splice(&s->commit.todo, &in->jblocks);
 	slist_del(&in->jlink);
 }
@@ -85,8 +91,9 @@ static void take_purges(struct store *s)
 	for (struct slist *e = s->cuts.next; e != &s->cuts; e = e->next) {
 		struct cut *cut = container_of(e, struct cut, in_store);
 
+		/* It says all that its blocks would. */
 		if (cut->c.cut == IMAGE_CUT_PURGE)
-			arm(s, cut);
+			arm_inode(s, cut->in);
 	}
 }
 

@@ -313,6 +313,11 @@ static bool granted(const struct store *s, uint64_t holes, uint64_t temp)
 	return s->promised + holes + temp + floor <= free_units;
 }
 
+static bool more_waits(const struct store *s)
+{
+	return s->free_next.count > 0 || !slist_empty(&s->cuts);
+}
+
 int space_ask(struct store *s, struct op *op, uint64_t holes, uint64_t temp)
 {
 	if (holes + temp == 0 || granted(s, holes, temp))
@@ -323,8 +328,7 @@ int space_ask(struct store *s, struct op *op, uint64_t holes, uint64_t temp)
 		return -ENOSPC;
 	/* A whole checkpoint gives back all that is to be had, but for what
 	 * waits for the next. */
-	if (op->waited &&
-	    s->ckpt.finished > op->wait_ckpt + (s->free_next.count > 0) &&
+	if (op->waited && s->ckpt.finished > op->wait_ckpt + more_waits(s) &&
 	    s->ckpt.started == s->ckpt.finished)
 		return -ENOSPC;
 	if (store_clean(s) && s->free_next.count == 0)

@@ -3,12 +3,15 @@
  */
 #include "tests/lib/store_fix.h"
 
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 
 #include <cmocka.h>
 
+#include "blockd/index_priv.h"
 #include "blockd/store_priv.h"
+#include "tests/lib/store_audit.h"
 
 #define MIB (1u << 20)
 
@@ -287,6 +290,76 @@ static void what_is_replayed_has_its_place_promised(void **state)
 	assert_int_equal(store_box_stat(b).units_free, units_free);
 }
 
+/* The power goes before the @commit_dies-th transaction of the index. */
+static uint32_t commit_dies;
+
+int mdb_txn_commit(MDB_txn *txn)
+{
+	static int (*real)(MDB_txn *txn);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "mdb_txn_commit");
+	if (commit_dies == 0 || --commit_dies > 0)
+		return real(txn);
+	mdb_txn_abort(txn);
+	return EIO;
+}
+
+/* A cut and a purge come into the index in several transactions, and only
+ * @commits of them come about. False: there were no more. */
+static bool dies_between_cuts(uint32_t commits)
+{
+	const uint32_t blocks = 4200; /* more than a transaction cuts */
+	struct blk_cut c = { .ino = 10, .cut = 1, .to = BLK_CUT_TO_END,
+			     .block_log2 = STORE_BOX_LOG2 };
+	struct store_req r[2] = { { .done = ignored }, { .done = ignored } };
+	uint64_t purge = 11;
+	struct store_box b;
+	bool died;
+
+	store_box_init(&b, 1, 64 * MIB, MIB, MIB);
+	for (uint32_t i = 0; i < blocks; i++)
+		store_fix_write(&b, purge, i, 0, 4096);
+	assert_int_equal(store_box_close(&b), 0);
+	assert_int_equal(store_box_open(&b), 0);
+	store_box_settle(&b);
+	store_fix_write(&b, 10, 0, 0, 8192);
+	assert_int_equal(store_box_sync(&b, 10), 0);
+	store_cut(b.s, &r[0], &c);
+	store_purge(b.s, &r[1], &purge, 1);
+	commit_dies = commits + 1;
+	/* Before there is a record of them, and after. */
+	for (uint32_t i = 0; i < 2; i++) {
+		fake_dev_advance(b.f, CKPT_AGE_MS);
+		ckpt_tick(b.s);
+		while (b.s->error == 0 && fake_dev_step(b.f))
+			;
+	}
+	died = commit_dies == 0;
+	commit_dies = 0;
+	store_fix_reopen(&b);
+	/* metad heard of no end, and asks again. */
+	assert_int_equal(store_box_cut(&b, 10, 1, 0, BLK_CUT_TO_END), 0);
+	assert_int_equal(store_box_read(&b, 10, 0, 1, 0, store_fix_got, 8192),
+			 0);
+	for (uint32_t i = 0; i < 8192; i++)
+		assert_int_equal(store_fix_got[i], 0);
+	assert_int_equal(store_box_purge(&b, purge), 0);
+	assert_int_equal(store_audit(b.s, false), 0);
+	store_box_fini(&b);
+	return died;
+}
+
+static void what_half_a_checkpoint_cut_stays_cut(void **state)
+{
+	uint32_t commits = 0;
+
+	(void)state;
+	while (dies_between_cuts(commits))
+		commits++;
+	assert_true(commits > 2);
+}
+
 /* ---- names ---- */
 
 /* Opens a store whose second segment is being made when it dies before the
@@ -355,6 +428,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_journalled_is_not_overwritten),
 		cmocka_unit_test(a_cut_is_known_only_with_its_edges),
 		T(a_block_loaded_during_its_cut_stays_cut),
+		cmocka_unit_test(what_half_a_checkpoint_cut_stays_cut),
 		T(what_is_replayed_has_its_place_promised),
 		cmocka_unit_test(a_segment_that_is_used_keeps_its_name),
 	};
