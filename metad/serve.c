@@ -16,6 +16,10 @@
 #define HELD_MAX 8192u
 #define CONNS_MAX 4096u
 #define BACKLOG 256
+/* Before HELLO a peer gets little time and a small frame. */
+#define HELLO_MS 10000u
+#define HELLO_BODY_MAX 4096u
+#define SWEEP_MS 5000u
 
 struct refusal {
 	union {
@@ -32,7 +36,8 @@ struct serve {
 	struct refusal refuse_tcp, refuse_local;
 	uv_tcp_t listener;
 	uv_pipe_t local; /* the same for peers on this machine */
-	bool listening, listening_local, closing;
+	uv_timer_t sweep;
+	bool listening, listening_local, sweeping, closing;
 	struct conn *conns, *dirty, *stopped;
 	struct conn *last; /* looked up last */
 	uint32_t conn_count;
@@ -246,6 +251,14 @@ static void conn_stop(struct conn *c)
 	s->stopped = c;
 }
 
+/* A stranger's frame that is larger than a HELLO. */
+static bool is_excessive(const struct conn *c)
+{
+	const struct wire_header *h = frame_in_header(&c->in);
+
+	return !c->hello && (h->body_len > HELLO_BODY_MAX || h->data_len > 0);
+}
+
 /* Handles what has arrived whole. */
 static void conn_frames(struct conn *c)
 {
@@ -266,6 +279,8 @@ static void conn_frames(struct conn *c)
 		if (rv < 0)
 			break;
 	}
+	if (rv == 0 && is_excessive(c))
+		rv = -EBADMSG;
 	if (c->closing || rv >= 0)
 		return;
 	if (rv == -EBADMSG || rv == -EPROTONOSUPPORT) {
@@ -437,6 +452,7 @@ static void on_connection(uv_stream_t *listener, int status)
 	}
 	c->sock.stream.data = c;
 	c->id = ++s->conn_next_id;
+	c->since_ms = uv_now(&s->md->loop);
 	c->next = s->conns;
 	s->conns = c;
 	s->conn_count++;
@@ -515,6 +531,20 @@ void serve_flush(struct serve *s)
 	}
 }
 
+/* ---- strangers ---- */
+
+/* Who is silent must not keep others out. */
+static void on_sweep(uv_timer_t *t)
+{
+	struct serve *s = t->data;
+	uint64_t now = uv_now(&s->md->loop);
+	struct conn *c;
+
+	for (c = s->conns; c; c = c->next)
+		if (!c->hello && now - c->since_ms > HELLO_MS)
+			conn_shut(c);
+}
+
 /* ---- life ---- */
 
 int serve_new(struct metad *md, struct serve **ret)
@@ -563,7 +593,13 @@ int serve_listen(struct serve *s, const char *addr, uint16_t port)
 	(void)snprintf(service, sizeof(service), "%u", port);
 	if (getaddrinfo(addr, service, &hints, &ai) != 0)
 		return -EHOSTUNREACH;
-	rv = uv_tcp_init(&s->md->loop, &s->listener);
+	rv = uv_timer_init(&s->md->loop, &s->sweep);
+	if (rv == 0) {
+		s->sweeping = true;
+		s->sweep.data = s;
+		(void)uv_timer_start(&s->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+		rv = uv_tcp_init(&s->md->loop, &s->listener);
+	}
 	if (rv == 0) {
 		s->listening = true;
 		s->listener.data = s;
@@ -585,6 +621,8 @@ void serve_close(struct serve *s)
 	if (s->closing)
 		return;
 	s->closing = true;
+	if (s->sweeping)
+		uv_close((uv_handle_t *)&s->sweep, NULL);
 	if (s->listening)
 		uv_close((uv_handle_t *)&s->listener, NULL);
 	if (s->listening_local)

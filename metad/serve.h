@@ -35,6 +35,7 @@ struct conn {
 	} out, flight; /* gathering; being written */
 	uv_write_t write;
 	bool writing, reading, stopped, closing, dirty;
+	uint64_t since_ms; /* accepted */
 	struct conn *next, *dirty_next;
 	struct conn *stopped_next;
 	struct sm_snap *backup; /* of admin.c */

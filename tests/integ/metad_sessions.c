@@ -69,6 +69,42 @@ static void wrong_peers_are_refused(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+static void strangers_are_shown_the_door(struct metad_run *x)
+{
+	const struct wire_header big[] = {
+		{ .version = WIRE_VERSION, .opcode = WIRE_OP_HELLO,
+		  .cluster_id = METAD_CLUSTER_ID, .body_len = FRAME_BODY_MAX },
+		{ .version = WIRE_VERSION, .opcode = WIRE_OP_HELLO,
+		  .cluster_id = METAD_CLUSTER_ID, .data_len = FRAME_DATA_MAX },
+	};
+	struct blk_raw r, silent[20];
+	struct metad_client c;
+	uint8_t bytes[WIRE_HEADER_SIZE];
+	size_t i;
+
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	for (i = 0; i < array_count(silent); i++)
+		CHECK(raw_connect(&silent[i], x->child.port, 0));
+	/* No memory for a large frame. */
+	for (i = 0; i < array_count(big); i++) {
+		CHECK(raw_connect(&r, x->child.port, METAD_CLUSTER_ID));
+		wire_header_encode(&big[i], bytes);
+		CHECK_EQ(write(r.fd, bytes, sizeof(bytes)), sizeof(bytes));
+		CHECK(raw_closed(&r, 5000));
+		raw_close(&r);
+	}
+	/* No place for ever. */
+	for (i = 0; i < array_count(silent); i++) {
+		CHECK(raw_closed(&silent[i], 20000));
+		raw_close(&silent[i]);
+	}
+	/* Who has said HELLO may be silent. */
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
+	CHECK_EQ(c.attr.nlink, 1);
+	metad_client_fini(&c);
+}
+
 static void an_old_connection_is_closed(struct metad_run *x)
 {
 	struct metad_client c;
@@ -439,6 +475,7 @@ int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
 		METAD_TEST(wrong_peers_are_refused, 0),
+		METAD_TEST(strangers_are_shown_the_door, 0),
 		METAD_TEST(an_old_connection_is_closed, 0),
 		METAD_TEST(a_frame_cut_anywhere_harms_nobody, 0),
 		METAD_TEST(a_second_mount_is_refused_by_name, 0),
