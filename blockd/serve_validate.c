@@ -72,6 +72,9 @@ static int check_write(const struct wire_header *h, const uint8_t *data,
 	rv = check_range(w->ino, w->index, w->off, w->len, w->block_log2);
 	if (rv < 0)
 		return rv;
+	if ((w->index << w->block_log2) + w->off + w->len >
+	    (uint64_t)FILE_SIZE_MAX)
+		return -EFBIG;
 	if (w->flags & ~BLK_WRITE_KNOWN)
 		return -EINVAL;
 	/* The sums are stored and sent to readers: only right ones. */

@@ -117,6 +117,9 @@ static void a_wrong_write_is_refused(void **state)
 	REFUSE(-EFBIG, w.index = UINT64_MAX);
 	REFUSE(-EFBIG, w.index = ((uint64_t)INT64_MAX >> 20) + 1);
 	REFUSE(0, w.index = (uint64_t)INT64_MAX >> 20);
+	/* The last byte of the last block is beyond the largest file. */
+	REFUSE(-EFBIG, w.index = (uint64_t)INT64_MAX >> 20;
+	       w.off = (1u << 20) - 8192);
 	REFUSE(-EBADMSG, w.sums.len = 4);
 	REFUSE(-EBADMSG, w.sums.len = 12);
 	REFUSE(-EBADMSG, w.sums.len = 0);
