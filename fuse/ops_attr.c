@@ -234,6 +234,8 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st,
 	if (!rr)
 		return;
 	if (!(to_set & FUSE_SET_ATTR_SIZE)) {
+		if (s.valid & (META_SET_UID | META_SET_GID))
+			rim_drop_sgid(req, ino);
 		core_setattr(c, &s, rim_cb_attr, rr);
 		return;
 	}

@@ -97,9 +97,9 @@ bool rim_caller_kills_priv(fuse_req_t req);
 bool rim_caller_owns(const struct fuse_ctx *caller, uid_t uid);
 /* Has the process CAP_SYS_ADMIN? Reads /proc. */
 bool rim_caller_is_admin(pid_t pid);
-/* Before a change of content by somebody whose changes clear set-id bits: an
- * outsider of the file's group clears set-gid also where the group may not
- * execute, which the kernel's own flag leaves out. */
+/* Before a change of content by somebody whose changes clear set-id bits, or of
+ * owner or group: an outsider of the file's group clears set-gid also where the
+ * group may not execute, which the kernel's own flag leaves out. */
 void rim_drop_sgid(fuse_req_t req, fuse_ino_t ino);
 /* Is the caller in @gid's group, or privileged? Reads /proc. */
 bool rim_caller_in_group(const struct fuse_ctx *caller, gid_t gid);

@@ -166,6 +166,12 @@ static void sgid_fallocate(void)
 	CHECK((st_of("f").st_mode & 07777) == 0666);
 }
 
+static void sgid_chown(void)
+{
+	CHECK(chown("g", USER, (gid_t)-1) == 0);
+	CHECK((st_of("g").st_mode & 07777) == 0666);
+}
+
 static void sgid_insider(void)
 {
 	int fd = open("f", O_WRONLY);
@@ -184,6 +190,9 @@ static void outsiders_clear_setgid_everywhere(void)
 		CHECK(chmod("f", 06666) == 0);
 		as_user(USER, bodies[i]);
 	}
+	mk("g", "x");
+	CHECK(chown("g", USER, 77) == 0 && chmod("g", 06666) == 0);
+	as_user(USER, sgid_chown);
 	CHECK(chown("f", 0, USER) == 0 && chmod("f", 06666) == 0);
 	as_user(USER, sgid_insider);
 }
