@@ -160,6 +160,7 @@ struct wb_op {
 	uint64_t gen;
 	uint64_t refused; /* ACKED: lowest offset refused */
 	uint64_t refused_len; /* and how much of the range was */
+	bool perhaps; /* ACKED: a daemon may have what is refused, or get it */
 	int err;
 	void (*fn)(struct wb_op *op, int err); /* lock held, once */
 };

@@ -9,6 +9,7 @@ void wb_op_add(struct core_inode *in, struct wb_op *op)
 {
 	op->refused = UINT64_MAX;
 	op->refused_len = 0;
+	op->perhaps = false;
 	op->err = 0;
 	dlist_add(&in->wb->ops, &op->node);
 }

@@ -410,6 +410,21 @@ static void wait_for_newer(struct wb_inode *wb)
 	}
 }
 
+/* Should it be refused from now on, its daemon may have it nevertheless. */
+static void perhaps_there(const struct wb_io *io)
+{
+	struct dlist *l, *save;
+
+	dlist_for(l, save, &io->in->wb->ops) {
+		struct wb_op *op = dlist_entry(l, struct wb_op, node);
+
+		if (op->kind == WB_OP_ACKED &&
+		    op->off < io->io.off + io->io.len &&
+		    op->off + op->len > io->io.off)
+			op->perhaps = true;
+	}
+}
+
 /* Sends what came back once more, when it is not hopeless. */
 static void redirty(struct core *c, struct wb_io *io)
 {
@@ -506,6 +521,8 @@ static void io_done(struct rpc_call *call, int status,
 	if (status == 0) {
 		io_acked(c, io, &r);
 	} else {
+		if (!f || call->resent)
+			perhaps_there(io);
 		io_failed(c, io, status);
 		if (said)
 			blk_dev_heard(d, r.boot_id, r.free_units);
@@ -533,6 +550,7 @@ void wb_boot_changed(struct core *c, struct blk_dev *d)
 		/* Its units are counted when it is written again. */
 		wb_units_add(in, -io->units);
 		unsynced_del(io);
+		perhaps_there(io);
 		redirty(c, io);
 		in->wb->lost = true;
 		any = true;

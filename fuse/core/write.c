@@ -334,9 +334,9 @@ static void write_undone(void *arg, int err, const struct meta_attr *a)
 }
 
 /* A write that failed does not leave the file longer. Nor does it leave bytes
- * behind the file's end, where a block was stored and one before it refused:
- * who makes the file longer would find them. Returns whether write_undone()
- * follows. */
+ * behind the file's end, where a block was stored and one before it refused, or
+ * no daemon has said that it did not store it: who makes the file longer would
+ * find them. Returns whether write_undone() follows. */
 static bool write_undo(struct write_op *o)
 {
 	struct core_inode *in = o->r.in;
@@ -346,7 +346,7 @@ static bool write_undo(struct write_op *o)
 
 	if (o->size_before >= end || in->attr.size != end)
 		return false; /* it did not, or others have since */
-	if (o->op.refused_len < end - o->op.refused)
+	if (o->op.perhaps || o->op.refused_len < end - o->op.refused)
 		return cut_back(o->r.c, in, size, write_undone, o);
 	in->attr.size = size;
 	return false;

@@ -297,6 +297,104 @@ static void test_a_soft_mount_gives_up(void **state)
 	dfix_stop(d);
 }
 
+/* Holes read as zeros. What was refused to the writer may be at a daemon, or
+ * come there: nothing of it shows when the file grows over it. */
+static void check_grows_with_zeros(struct dfix *d, struct core_file *f,
+				   uint64_t size)
+{
+	uint8_t *zero = calloc(1, 2 * MIB);
+
+	assert_non_null(zero);
+	assert_int_equal(d_size(d, f), size);
+	assert_int_equal(d_truncate(d, f, size + 2 * MIB), 0);
+	d_check_read(d, f, size, zero, 2 * MIB);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_check_durable(d, f, size, zero, 2 * MIB);
+	free(zero);
+}
+
+static void test_a_soft_mounts_late_write_leaves_nothing_behind_the_end(
+	void **state)
+{
+	struct dfix *d = dfix_new(&(struct dfix_options){ .timeout_ms = 200 });
+	struct core_file *f = d_create(d, "f");
+	uint8_t p[8192];
+
+	(void)state;
+	d_fill(p, sizeof(p), 11);
+	assert_int_equal(d_write(d, f, 0, p, 4096, CORE_WRITE_DIRECT), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_hold(d, WIRE_OP_BLK_WRITE, true);
+	assert_int_equal(d_write(d, f, 4096, p + 4096, 4096,
+				 CORE_WRITE_DIRECT), -ETIMEDOUT);
+	assert_int_equal(d_size(d, f), 4096);
+	d_hold(d, WIRE_OP_BLK_WRITE, false);
+	wait_until(d_executed(d, WIRE_OP_BLK_WRITE) == 2);
+	check_grows_with_zeros(d, f, 4096);
+	d_check_read(d, f, 0, p, 4096);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_a_write_refused_when_sent_again_leaves_nothing_behind_the_end(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct fix_call *k;
+	uint8_t p[8192];
+
+	(void)state;
+	d_fill(p, sizeof(p), 12);
+	assert_int_equal(d_write(d, f, 0, p, 4096, CORE_WRITE_DIRECT), 0);
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
+	k = d_write_start(d, f, 4096, p + 4096, 4096, CORE_WRITE_DIRECT);
+	wait_until(d_executed(d, WIRE_OP_BLK_WRITE) == 2);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++) {
+		mini_blockd_fail(d->b[i], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+		mini_blockd_drop(d->b[i]);
+	}
+	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_fail(d->b[i], 0, 0, 0);
+	check_grows_with_zeros(d, f, 4096);
+	d_check_read(d, f, 0, p, 4096);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+/* One block is there, its daemon starts again and takes no more; neither does
+ * that of the other. */
+static void test_a_write_refused_after_a_restart_leaves_nothing_behind_the_end(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint8_t *p = malloc(2 * MIB);
+	struct fix_call *k;
+
+	(void)state;
+	assert_non_null(p);
+	d_fill(p, 2 * MIB, 13);
+	mini_blockd_hold(d->b[0], WIRE_OP_BLK_WRITE, true);
+	k = d_write_start(d, f, 0, p, 2 * MIB, CORE_WRITE_DIRECT);
+	wait_until(mini_blockd_held(d->b[0]) == 1 &&
+		   mini_blockd_executed(d->b[1], WIRE_OP_BLK_WRITE) == 1);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_fail(d->b[i], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	mini_blockd_restart(d->b[1], false);
+	wait_until(mini_blockd_executed(d->b[1], WIRE_OP_BLK_WRITE) == 2);
+	mini_blockd_hold(d->b[0], WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_fail(d->b[i], 0, 0, 0);
+	check_grows_with_zeros(d, f, 0);
+	d_close(d, f);
+	dfix_stop(d);
+	free(p);
+}
+
 static void test_a_soft_mount_gives_up_what_is_not_synced(void **state)
 {
 	struct dfix *d = dfix_new(&(struct dfix_options){ .timeout_ms = 100 });
@@ -574,6 +672,12 @@ int main(void)
 		cmocka_unit_test(test_a_daemon_that_moves_is_followed),
 		cmocka_unit_test(test_a_soft_mount_gives_up),
 		cmocka_unit_test(test_a_soft_mount_gives_up_what_is_not_synced),
+		cmocka_unit_test(
+			test_a_soft_mounts_late_write_leaves_nothing_behind_the_end),
+		cmocka_unit_test(
+			test_a_write_refused_when_sent_again_leaves_nothing_behind_the_end),
+		cmocka_unit_test(
+			test_a_write_refused_after_a_restart_leaves_nothing_behind_the_end),
 		cmocka_unit_test(
 			test_a_daemon_that_knows_a_newer_cut_is_asked_again),
 		cmocka_unit_test(
