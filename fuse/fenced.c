@@ -35,8 +35,7 @@ static void drop(struct rim *r)
 	/* An error: the kernel has forgotten that one already. */
 	for (size_t i = 0; i < count; i++)
 		(void)fuse_lowlevel_notify_inval_inode(r->se, inos[i], 0, 0);
-	/* Names, where the kernel can (6.16). */
-	(void)fuse_lowlevel_notify_increment_epoch(r->se);
+	rim_names_changed(r);
 	free(inos);
 }
 

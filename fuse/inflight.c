@@ -42,6 +42,8 @@ void rim_begin(struct rim_req *rr, fuse_req_t req)
 	rr->pid = fuse_req_ctx(req)->pid;
 	rr->kind = RIM_NAMES;
 	rr->start_ns = rim_now_ns();
+	rr->changes[0] = rr->changes[1] = 0;
+	rr->names = false;
 	rr->next = NULL;
 	pthread_mutex_lock(&lock);
 	rr->prev = tail;
@@ -51,6 +53,16 @@ void rim_begin(struct rim_req *rr, fuse_req_t req)
 		head = rr;
 	tail = rr;
 	pthread_mutex_unlock(&lock);
+}
+
+/* The kernel knows what was before. Nothing here waits for anything. */
+static void unseen(const struct rim_req *rr)
+{
+	if (rr->names)
+		rim_names_changed(rr->rim);
+	for (unsigned i = 0; i < array_count(rr->changes); i++)
+		if (rr->changes[i])
+			rim_attr_changed(rr->rim, rr->changes[i]);
 }
 
 fuse_req_t rim_end(struct rim_req *rr)
@@ -66,6 +78,8 @@ fuse_req_t rim_end(struct rim_req *rr)
 		tail = rr->prev;
 	pthread_mutex_unlock(&lock);
 	rim_latency_add(rr->kind, rim_now_ns() - rr->start_ns);
+	if (!rr->req)
+		unseen(rr);
 	return rr->req;
 }
 

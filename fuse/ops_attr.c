@@ -233,6 +233,7 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st,
 	struct rim_req *rr = rim_req_new(req);
 	if (!rr)
 		return;
+	rr->changes[0] = ino;
 	if (!(to_set & FUSE_SET_ATTR_SIZE)) {
 		if (s.valid & (META_SET_UID | META_SET_GID))
 			rim_drop_sgid(req, ino);
@@ -392,6 +393,7 @@ static void set_access_acl(fuse_req_t req, fuse_ino_t ino, const char *name,
 	x->flags = (uint32_t)flags;
 	x->rr = rim_req_new(req);
 	if (x->rr) {
+		x->rr->changes[0] = ino;
 		core_getattr(x->rr->rim->core, ino, acl_set_checked, x);
 		return;
 	}
@@ -408,16 +410,20 @@ static void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		return;
 	}
 	struct rim_req *rr = rim_req_new(req);
-	if (rr)
-		core_setxattr(rr->rim->core, ino, name, value, size,
-			      (uint32_t)flags, rim_cb_err, rr);
+	if (!rr)
+		return;
+	rr->changes[0] = ino;
+	core_setxattr(rr->rim->core, ino, name, value, size, (uint32_t)flags,
+		      rim_cb_err, rr);
 }
 
 static void ops_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct rim_req *rr = rim_req_new(req);
-	if (rr)
-		core_removexattr(rr->rim->core, ino, name, rim_cb_err, rr);
+	if (!rr)
+		return;
+	rr->changes[0] = ino;
+	core_removexattr(rr->rim->core, ino, name, rim_cb_err, rr);
 }
 
 struct statfs_get {

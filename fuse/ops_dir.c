@@ -99,6 +99,19 @@ static void named_entry(void *arg, int err, const struct meta_attr *a)
 		rim_cb_entry(rr, err, a);
 }
 
+/* A change of names in @dir; @ino: another inode that it changes, or 0. */
+static struct rim_req *naming_new(fuse_req_t req, fuse_ino_t dir,
+				  fuse_ino_t ino)
+{
+	struct rim_req *rr = rim_req_new(req);
+	if (rr) {
+		rr->names = true;
+		rr->changes[0] = dir;
+		rr->changes[1] = ino;
+	}
+	return rr;
+}
+
 static void create_any(fuse_req_t req, fuse_ino_t parent, const char *name,
 		       mode_t mode, dev_t rdev, const char *target)
 {
@@ -108,7 +121,7 @@ static void create_any(fuse_req_t req, fuse_ino_t parent, const char *name,
 		.umask = ctx->umask, .uid = ctx->uid, .gid = ctx->gid,
 		.rdev = (uint32_t)rdev, .target = target,
 	};
-	struct rim_req *rr = rim_req_new(req);
+	struct rim_req *rr = naming_new(req, parent, 0);
 	if (rr)
 		core_create(rr->rim->core, &p, named_entry, rr);
 }
@@ -133,14 +146,14 @@ static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
 
 static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct rim_req *rr = rim_req_new(req);
+	struct rim_req *rr = naming_new(req, parent, 0);
 	if (rr)
 		core_unlink(rr->rim->core, parent, name, false, named, rr);
 }
 
 static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct rim_req *rr = rim_req_new(req);
+	struct rim_req *rr = naming_new(req, parent, 0);
 	if (rr)
 		core_unlink(rr->rim->core, parent, name, true, named, rr);
 }
@@ -155,7 +168,7 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		.newparent = newparent, .newname = newname,
 		.flags = flags, .uid = ctx->uid, .gid = ctx->gid,
 	};
-	struct rim_req *rr = rim_req_new(req);
+	struct rim_req *rr = naming_new(req, parent, newparent);
 	if (rr)
 		core_rename(rr->rim->core, &p, named, rr);
 }
@@ -163,7 +176,7 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 		     const char *newname)
 {
-	struct rim_req *rr = rim_req_new(req);
+	struct rim_req *rr = naming_new(req, newparent, ino);
 	if (rr)
 		core_link(rr->rim->core, ino, newparent, newname, named_entry,
 			  rr);

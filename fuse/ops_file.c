@@ -88,6 +88,8 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	if (o->f->writes)
 		rim_refused_forget(ino);
+	if (flags & O_TRUNC)
+		o->rr.changes[0] = ino;
 	core_open(rim_of(req)->core, ino, flags, &o->f->file, opened, o);
 }
 
@@ -136,6 +138,8 @@ static void create_open(fuse_req_t req, fuse_ino_t parent, const char *name,
 		.mode = S_IFREG | (mode & 07777u), .umask = ctx->umask,
 		.uid = ctx->uid, .gid = ctx->gid, .open_flags = fi->flags,
 	};
+	o->rr.changes[0] = parent;
+	o->rr.names = true;
 	core_create_open(rim_of(req)->core, &p, &o->f->file, created, o);
 }
 
@@ -247,6 +251,7 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	}
 	rim_begin(&w->rr, req);
 	w->rr.kind = RIM_WRITE;
+	w->rr.changes[0] = ino;
 	w->size = size;
 	w->ino = ino;
 	w->sync = 0;
@@ -340,6 +345,8 @@ static void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 		rim_drop_sgid(req, ino);
 	struct rim_req *rr = rim_req_new(req);
 	struct falloc_kill *k = kill && rr ? malloc(sizeof(*k)) : NULL;
+	if (rr)
+		rr->changes[0] = ino;
 	if (k) {
 		k->rr = rr;
 		k->ino = ino;
@@ -429,8 +436,10 @@ static void ops_copy(fuse_req_t req, fuse_ino_t ino_in, off_t off_in,
 	if (y.killpriv)
 		rim_drop_sgid(req, ino_out);
 	struct rim_req *rr = rim_req_new(req);
-	if (rr)
+	if (rr) {
+		rr->changes[0] = ino_out;
 		core_copy(rr->rim->core, &y, copied, rr);
+	}
 }
 
 void ops_file_fill(struct fuse_lowlevel_ops *ops)

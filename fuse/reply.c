@@ -26,6 +26,14 @@ void rim_attr_changed(void *arg, uint64_t ino)
 	pthread_rwlock_unlock(&r->serving_lock);
 }
 
+void rim_names_changed(struct rim *r)
+{
+	pthread_rwlock_rdlock(&r->serving_lock);
+	if (r->serving)
+		(void)fuse_lowlevel_notify_increment_epoch(r->se);
+	pthread_rwlock_unlock(&r->serving_lock);
+}
+
 struct timespec rim_timespec(int64_t ns)
 {
 	struct timespec t = { .tv_sec = ns / 1000000000,
@@ -97,12 +105,8 @@ void rim_cb_attr(void *arg, int err, const struct meta_attr *a)
 	struct rim *r = ((struct rim_req *)arg)->rim;
 	fuse_req_t req = rim_req_take(arg);
 	struct stat st;
-	if (!req) {
-		/* The kernel was told that nothing has changed. */
-		if (!err)
-			rim_attr_changed(r, a->ino);
+	if (!req)
 		return;
-	}
 	if (err) {
 		fuse_reply_err(req, -err);
 		return;

@@ -34,6 +34,9 @@ void rim_serving(struct rim *r, bool serving);
 /* core_options.attr_changed: the kernel forgets the attributes it has. @arg:
  * the rim. Waits for nothing (dropping pages would). */
 void rim_attr_changed(void *arg, uint64_t ino);
+/* The kernel looks every name up again that it has (from 6.16 on). Waits for
+ * nothing: a single name's notification would, for the directory's lock. */
+void rim_names_changed(struct rim *r);
 
 /* Replies with an entry (lookup, mknod, ...); a reply the kernel no longer
  * wants gives its lookup count back. */
@@ -52,6 +55,10 @@ struct rim_req {
 	pid_t pid;
 	enum rim_kind kind; /* RIM_NAMES until the handler says otherwise */
 	int64_t start_ns;
+	/* What it may change, for the kernel to look at again when the caller
+	 * was told that nothing was done: inodes (0: none), and names. */
+	uint64_t changes[2];
+	bool names;
 	struct rim_req *next, *prev;
 };
 int64_t rim_now_ms(void); /* monotonic, to a few ms: cheap */
