@@ -235,8 +235,9 @@ static void written(void *arg, int err)
  * would never ask again for what came after all. */
 bool rim_write_wanted(void *arg)
 {
-	struct writing *w = arg;
-	return rim_wanted(&w->rr);
+	/* a struct rim_req of a copy, or what begins with one */
+	_Static_assert(offsetof(struct writing, rr) == 0, "of a write");
+	return rim_wanted(arg);
 }
 
 static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,

@@ -261,7 +261,19 @@ void flusher_kick(struct core *c);
 /* Something is dirty: it may sleep no longer than the flush age. */
 void flusher_note(struct core *c);
 
-/* ---- write.c; lock held ---- */
+/* ---- write.c ---- */
+/* core_write() without a handle. @in: pinned until @cb. */
+struct write_place {
+	struct core_inode *in;
+	uint64_t off;
+	uint32_t flags;
+	void *asker; /* whom core_options.wanted is asked for */
+};
+void write_at(struct core *c, const struct write_place *to,
+	      const struct iovec *iov, int iov_count, size_t len, core_cb cb,
+	      void *arg);
+
+/* The rest: lock held. */
 /* NULL: no memory. */
 struct wb_inode *wb_get(struct core *c, struct core_inode *in);
 /* First error that forbids any data operation on @in: -EIO or 0. */

@@ -38,7 +38,7 @@ struct core_options {
 	void *attr_changed_arg;
 	/* Latencies for the status, a JSON object (malloc'd; NULL: none). */
 	char *(*latency)(void);
-	/* Does anybody still wait for the CORE_WRITE_ASK of @arg? */
+	/* Does anybody still wait for the CORE_WRITE_ASK, or copy, of @arg? */
 	bool (*wanted)(void *arg);
 };
 
@@ -185,9 +185,10 @@ void core_write(struct core *c, struct core_file *f, uint64_t off,
 		const struct iovec *iov, int iov_count, size_t len,
 		uint32_t flags, core_cb cb, void *arg);
 /* Copies [off_in, off_in+len) of @in to @off_out of @out. Fewer bytes than
- * asked: the end of @in, an error behind them, or CORE_COPY_MAX (so that who
- * is to be interrupted comes by often). Ranges of one file must not overlap. */
-#define CORE_COPY_MAX (32u << 20)
+ * asked: the end of @in, or CORE_COPY_MAX. All is written or nothing, and what
+ * nobody waits for (core_options.wanted of @arg) is not. Ranges of one file
+ * must not overlap. */
+#define CORE_COPY_MAX (1u << 20)
 struct core_copy {
 	struct core_file *in, *out;
 	uint64_t off_in, off_out;

@@ -21,6 +21,7 @@ struct write_req {
 	uint32_t flags;
 	struct wbuf_data *data; /* or */
 	const void *small; /* up to WBUF_SMALL_MAX bytes */
+	void *asker; /* CORE_WRITE_ASK */
 	core_cb cb;
 	void *arg;
 };
@@ -405,7 +406,7 @@ static void write_op_go(struct write_op *o)
 	bool through, alone;
 	int err = data_check(c, in);
 
-	if (!err && (r->flags & CORE_WRITE_ASK) && !c->opt.wanted(r->arg))
+	if (!err && (r->flags & CORE_WRITE_ASK) && !c->opt.wanted(r->asker))
 		err = -EINTR;
 	if (!err && cut_holds_writes(in)) {
 		o->proved = false;
@@ -526,16 +527,17 @@ static int write_start(struct write_req *r)
 	return 0;
 }
 
-void core_write(struct core *c, struct core_file *f, uint64_t off,
-		const struct iovec *iov, int iov_count, size_t len,
-		uint32_t flags, core_cb cb, void *arg)
+void write_at(struct core *c, const struct write_place *to,
+	      const struct iovec *iov, int iov_count, size_t len, core_cb cb,
+	      void *arg)
 {
 	struct write_req r = {
 		.c = c,
-		.in = f->in,
-		.off = off,
+		.in = to->in,
+		.off = to->off,
 		.len = (uint32_t)len,
-		.flags = flags,
+		.flags = to->flags,
+		.asker = to->asker,
 		.cb = cb,
 		.arg = arg,
 	};
@@ -565,4 +567,15 @@ void core_write(struct core *c, struct core_file *f, uint64_t off,
 	core_unlock(c);
 	if (err != -EINPROGRESS)
 		cb(arg, err);
+}
+
+void core_write(struct core *c, struct core_file *f, uint64_t off,
+		const struct iovec *iov, int iov_count, size_t len,
+		uint32_t flags, core_cb cb, void *arg)
+{
+	struct write_place to = {
+		.in = f->in, .off = off, .flags = flags, .asker = arg,
+	};
+
+	write_at(c, &to, iov, iov_count, len, cb, arg);
 }

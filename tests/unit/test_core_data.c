@@ -390,14 +390,23 @@ static void on_copied(void *arg, int err, size_t done)
 	fix_call_done(y->k, err);
 }
 
+/* Comes again until all is copied, as who copies does. */
 static int copy(struct dfix *d, const struct core_copy *p, size_t *done)
 {
-	struct copying y = { fix_call_new(), 0 };
+	struct core_copy left = *p;
+	struct copying y;
 	int err;
 
-	core_copy(d->f.c, p, on_copied, &y);
-	err = fix_call_end(y.k, NULL);
-	*done = y.done;
+	*done = 0;
+	do {
+		y = (struct copying){ fix_call_new(), 0 };
+		core_copy(d->f.c, &left, on_copied, &y);
+		err = fix_call_end(y.k, NULL);
+		*done += y.done;
+		left.off_in += y.done;
+		left.off_out += y.done;
+		left.len -= y.done;
+	} while (!err && y.done > 0 && left.len > 0);
 	return err;
 }
 
@@ -423,12 +432,6 @@ static void test_a_copy_takes_buffered_and_stored_bytes(void **state)
 	y.off_in = 5 * MIB;
 	assert_int_equal(copy(d, &y, &done), 0);
 	assert_int_equal(done, 0);
-	/* A bounded piece: who copies more comes again. */
-	assert_int_equal(d_truncate(d, a, 2 * (uint64_t)CORE_COPY_MAX), 0);
-	y = (struct core_copy){ a, b, 0, 0, 2 * (size_t)CORE_COPY_MAX, false };
-	assert_int_equal(copy(d, &y, &done), 0);
-	assert_int_equal(done, CORE_COPY_MAX);
-	assert_int_equal(d_size(d, b), CORE_COPY_MAX);
 	d_close(d, a);
 	d_close(d, b);
 	dfix_stop(d);
@@ -448,15 +451,50 @@ static void test_a_copy_tells_how_far_it_came(void **state)
 	assert_int_equal(d_write(d, a, 0, p, 3 * MIB, 0), 0);
 	struct core_copy y = { a, b, 0, FILE_SIZE_MAX - 2 * (uint64_t)MIB,
 			       3 * MIB, false };
-	assert_int_equal(copy(d, &y, &done), 0);
-	assert_int_equal(done, 2 * MIB);
-	y.off_in += done;
-	y.off_out += done;
 	assert_int_equal(copy(d, &y, &done), -EFBIG);
+	assert_int_equal(done, 2 * MIB);
 	d_close(d, a);
 	d_close(d, b);
 	dfix_kill(d);
 	free(p);
+}
+
+static bool is_wanted(void *arg)
+{
+	(void)arg;
+	return false;
+}
+
+/* Its program was killed: that it has no handle any more is in order. */
+static void test_a_copy_that_nobody_waits_for_writes_nothing(void **state)
+{
+	struct dfix *d = dfix_new(&(struct dfix_options){
+		.wb_bytes_max = MIB });
+	struct core_file *a = d_create(d, "a"), *b = d_create(d, "b");
+	struct core_file *in, *out;
+	uint8_t p[4096], zero[4096] = { 0 };
+	struct copying y = { fix_call_new(), 0 };
+
+	(void)state;
+	d_fill(p, sizeof(p), 34);
+	assert_int_equal(d_write(d, a, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_fsync(d, a), 0);
+	assert_int_equal(d_truncate(d, b, sizeof(p)), 0);
+	assert_int_equal(op_open(&d->f, core_file_ino(a), O_RDONLY, &in), 0);
+	assert_int_equal(op_open(&d->f, core_file_ino(b), O_RDWR, &out), 0);
+	d->f.c->opt.wanted = is_wanted;
+	d_hold(d, WIRE_OP_BLK_READ, true);
+	core_copy(d->f.c, &(struct core_copy){ in, out, 0, 0, 4096, false },
+		  on_copied, &y);
+	wait_until(d_held(d) == 1);
+	d_close(d, in);
+	d_close(d, out);
+	d_hold(d, WIRE_OP_BLK_READ, false);
+	assert_int_equal(fix_call_end(y.k, NULL), -EINTR);
+	d_check_read(d, b, 0, zero, sizeof(zero));
+	d_close(d, a);
+	d_close(d, b);
+	dfix_stop(d);
 }
 
 int main(void)
@@ -484,6 +522,8 @@ int main(void)
 		cmocka_unit_test(test_reading_ahead_forgets_what_nobody_takes),
 		cmocka_unit_test(test_a_copy_takes_buffered_and_stored_bytes),
 		cmocka_unit_test(test_a_copy_tells_how_far_it_came),
+		cmocka_unit_test(
+			test_a_copy_that_nobody_waits_for_writes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
