@@ -62,6 +62,9 @@ struct core_inode {
 	/* The lease must be durable before a block is written under it: else a
 	 * crash of everything leaves blocks that nobody asks for. 0: it is. */
 	uint64_t lease_seq;
+	/* It was given back no earlier than this in the stream: one that came
+	 * before is gone. */
+	uint64_t lease_back_seq;
 	bool lease_waiting;
 	struct core_waiter lease_wait;
 	uint32_t mode_inflight; /* set-id bits cleared here and under way to

@@ -195,7 +195,7 @@ static int create_take(struct meta_call *mc, const uint8_t *body, uint32_t len,
 	inode_mutated(ci, mc->seq);
 	inode_merge(c, ci, a, a);
 	if ((req.flags & META_CREATE_LEASE) && S_ISREG(a->mode) &&
-	    !ci->leased) {
+	    !ci->leased && ci->lease_back_seq < mc->seq) {
 		ci->leased = true;
 		/* What is left of a new inode is swept; of an old one only the
 		 * lease tells that there may be something. */

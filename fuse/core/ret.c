@@ -86,7 +86,7 @@ static bool ret_later(const struct core_inode *in)
 }
 
 /* Takes the state that is being told. */
-static void ret_take(struct core_inode *in, uint32_t what,
+static void ret_take(struct core *c, struct core_inode *in, uint32_t what,
 		     struct wire_out *o)
 {
 	struct meta_return r = {
@@ -103,8 +103,10 @@ static void ret_take(struct core_inode *in, uint32_t what,
 		in->size_dirty = false;
 		in->units_delta = 0;
 	}
-	if (what & META_RETURN_LEASE)
+	if (what & META_RETURN_LEASE) {
 		in->leased = false;
+		in->lease_back_seq = meta_last_seq(c) + 1;
+	}
 	if (what & META_RETURN_ATIME)
 		in->atime_dirty = false;
 	if (what & META_RETURN_ORPHAN) {
@@ -193,7 +195,7 @@ static size_t ret_fill(struct ret *r, size_t left, uint64_t now, bool all,
 			wb_inode_discard(r->c, in);
 		uint32_t what = ret_what(in);
 		if (what) {
-			ret_take(in, what, o);
+			ret_take(r->c, in, what, o);
 			(*items)++;
 		}
 		/* At the end the lease stays, and metad counts itself. */

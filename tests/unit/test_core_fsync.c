@@ -107,6 +107,37 @@ static void test_an_old_file_is_written_only_under_a_durable_lease(void **state)
 	dfix_stop(d);
 }
 
+/* The lease that came with O_CREAT was given back, behind it in the stream,
+ * before the answer: it is not ours when that comes. */
+static void test_a_lease_given_back_before_its_answer_is_asked_for_again(
+	void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct core_create p = { .parent = ROOT_INO, .name = "f",
+				 .mode = S_IFREG | 0644,
+				 .open_flags = O_RDWR | O_CREAT };
+	struct fix_call *k = fix_call_new();
+	uint8_t buf[4096];
+
+	(void)state;
+	d_fill(buf, sizeof(buf), 21);
+	assert_int_equal(d_write(d, f, 0, buf, sizeof(buf), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	mini_metad_hold_replies(d->f.m, 0, true);
+	d_close(d, f);
+	core_create_open(d->f.c, &p, &f, on_attr, k);
+	wait_until(mini_metad_executed(d->f.m, WIRE_OP_META_RETURN) == 1);
+	assert_int_equal(mini_metad_lease_count(d->f.m), 0);
+	mini_metad_hold_replies(d->f.m, 0, false);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	assert_int_equal(d_write(d, f, 4096, buf, sizeof(buf), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_int_equal(mini_metad_lease_count(d->f.m), 1);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 /* Not even sent, since metad does not say that the lease is durable. */
 static void test_a_soft_fsync_does_not_wait_for_a_lease_for_ever(void **state)
 {
@@ -186,6 +217,8 @@ int main(void)
 			test_a_name_is_taken_over_only_by_durable_bytes),
 		cmocka_unit_test(
 			test_an_old_file_is_written_only_under_a_durable_lease),
+		cmocka_unit_test(
+			test_a_lease_given_back_before_its_answer_is_asked_for_again),
 		cmocka_unit_test(
 			test_a_soft_fsync_does_not_wait_for_a_lease_for_ever),
 		cmocka_unit_test(test_times_of_a_written_file_are_told_later),
