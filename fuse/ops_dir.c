@@ -84,6 +84,7 @@ static void name_sync(struct rim_req *rr, const struct meta_attr *a)
 static void named(void *arg, int err)
 {
 	struct rim_req *rr = arg;
+	rim_names_late(rr->rim, err);
 	if (!err && rr->rim->opt->dirsync)
 		name_sync(rr, NULL);
 	else
@@ -93,6 +94,7 @@ static void named(void *arg, int err)
 static void named_entry(void *arg, int err, const struct meta_attr *a)
 {
 	struct rim_req *rr = arg;
+	rim_names_late(rr->rim, err);
 	if (!err && rr->rim->opt->dirsync)
 		name_sync(rr, a);
 	else

@@ -111,6 +111,7 @@ static void created(void *arg, int err, const struct meta_attr *a)
 {
 	struct opening *o = arg;
 	struct rim *r = o->rr.rim;
+	rim_names_late(r, err);
 	if (err) {
 		fuse_req_t req = rim_end(&o->rr);
 		if (req)

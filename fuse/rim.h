@@ -37,6 +37,13 @@ void rim_attr_changed(void *arg, uint64_t ino);
 /* The kernel looks every name up again that it has (from 6.16 on). Waits for
  * nothing: a single name's notification would, for the directory's lock. */
 void rim_names_changed(struct rim *r);
+/* The same where a soft mount waited no longer for a change of names: it is
+ * under way, and who asks metad from now on is answered behind it. */
+static inline void rim_names_late(struct rim *r, int err)
+{
+	if (err == -ETIMEDOUT)
+		rim_names_changed(r);
+}
 
 /* Replies with an entry (lookup, mknod, ...); a reply the kernel no longer
  * wants gives its lookup count back. */

@@ -124,6 +124,8 @@ static void setattr_done(struct meta_call *mc, int err, const uint8_t *body,
 		inode_mutated(in, mc->seq);
 	else if (!err)
 		inode_times_mutated(in, mc->seq);
+	if (!err && !mc->u.attr_cb) /* it was said to have failed */
+		inode_tell_changed(c, a.ino);
 	core_unlock(c);
 	if (mc->u.attr_cb)
 		mc->u.attr_cb(mc->u_arg, err, err ? NULL : &a);

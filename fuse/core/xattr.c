@@ -121,6 +121,8 @@ static void xattr_changed(struct meta_call *mc, int err, const uint8_t *body,
 		err = meta_take_attr(c, body, len, &a, &in);
 	if (!err)
 		inode_mutated(in, mc->seq);
+	if (!err && !mc->u.cb) /* it was said to have failed */
+		inode_tell_changed(c, a.ino);
 	core_unlock(c);
 	if (mc->u.cb)
 		mc->u.cb(mc->u_arg, err);
