@@ -55,7 +55,8 @@ static int check_range(uint64_t ino, uint64_t index, uint32_t off,
 	uint64_t end = (uint64_t)off + len;
 	int rv = check_block_log2(block_log2);
 
-	if (rv < 0 || ino == 0 || len == 0 || end > 1u << block_log2)
+	if (rv < 0 || ino == 0 || ino > INO_MAX || len == 0 ||
+	    end > 1u << block_log2)
 		return -EINVAL;
 	if (index > (uint64_t)FILE_SIZE_MAX >> block_log2)
 		return -EFBIG;

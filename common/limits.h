@@ -32,6 +32,9 @@
 #define ACL_ENTRY_COUNT_MAX 1024u
 #define LINK_COUNT_MAX 65000u
 #define INODE_COUNT_MAX (UINT64_C(1) << 32)
+/* Numbers are given one by one, so none is ever so large; a block daemon that
+ * had seen a larger one would leave metad none to go on with. */
+#define INO_MAX (UINT64_C(1) << 60)
 /* Items of one META_RETURN, entries of one SM_PURGE_DONE. */
 #define RETURN_COUNT_MAX 4096u
 #define PURGE_COUNT_MAX 65536u

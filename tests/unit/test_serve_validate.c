@@ -107,6 +107,8 @@ static void a_wrong_write_is_refused(void **state)
 	} while (0)
 	REFUSE(0, (void)0);
 	REFUSE(-EINVAL, w.ino = 0);
+	REFUSE(0, w.ino = INO_MAX);
+	REFUSE(-EINVAL, w.ino = INO_MAX + 1);
 	REFUSE(-EINVAL, w.len = 0);
 	REFUSE(-EINVAL, w.block_log2 = BLOCK_LOG2_MIN - 1);
 	REFUSE(-EINVAL, w.block_log2 = BLOCK_LOG2_MAX + 1);
