@@ -74,6 +74,17 @@ for case in "TERM writeback 200" "INT writeback 3" "HUP writeback 1" \
 	umount "$MNT"
 	gone "$case"
 done
+# It leaves no dead child about while it serves.
+up writeback
+echo quiet >"$MNT/f"
+sync "$MNT/f"
+for _ in $(seq 100); do
+	[ "$(ps -o stat= --ppid "$pid")" ] || break
+	sleep 0.1
+done
+[ -z "$(ps -o pid=,stat= --ppid "$pid")" ] || fail "children: $(ps --ppid "$pid")"
+umount "$MNT"
+gone children
 # Nobody has a file open, and the first signal is not the only one.
 up writeback
 echo quiet >"$MNT/f"
