@@ -190,6 +190,11 @@ static int format(struct blockd *b)
 	if (rv == -EEXIST)
 		fprintf(stderr, "hail-blockd: %s holds a store already; "
 			"remove it first if its data is not needed\n", o.dir);
+	else if (rv == -ENOSPC)
+		fprintf(stderr, "hail-blockd: cannot make a store in %s: %s; "
+			"its journal alone takes %llu MiB (--journal)\n",
+			o.dir, strerror(-rv),
+			(unsigned long long)(o.journal_bytes >> 20));
 	else if (rv < 0)
 		fprintf(stderr, "hail-blockd: cannot make a store in %s: %s\n",
 			o.dir, strerror(-rv));

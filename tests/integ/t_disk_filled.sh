@@ -46,3 +46,17 @@ cmp "$T/z" "$MNT/z" || fail "lost"
 fsck_clean
 cluster_down
 umount "$C/blockd2"
+
+# A disk too small for a store: it is said what takes the room, and nothing
+# that passes for a store is left.
+rm "$T/disk"
+truncate -s 100M "$T/disk"
+mkfs.ext4 -q "$T/disk"
+mount -o loop "$T/disk" "$C/blockd2"
+"$BIN/hail-blockd" -f -c "$C/cluster.conf" -i 2 >"$T/out" 2>&1 &&
+	fail "a store where there is no room for one"
+grep -q "No space left on device; its journal alone takes 128 MiB" "$T/out" ||
+	{ cat "$T/out"; fail "no room: not said"; }
+"$BIN/hail-blockd" -f -c "$C/cluster.conf" -i 2 --journal 16m --format \
+	>"$T/out" 2>&1 || { cat "$T/out"; fail "no smaller one after it"; }
+umount "$C/blockd2"
