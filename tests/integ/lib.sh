@@ -32,7 +32,11 @@ cluster_up() {
 		{ cat "$T/up.log" >&2; fail "local up"; }
 	UPS=("$C")
 }
-cluster_down() { "$CTL" local down "$C" >>"$T/up.log" 2>&1; UPS=(); }
+cluster_down() {
+	"$CTL" local down "$C" >>"$T/up.log" 2>&1 ||
+		{ tail -n 20 "$T/up.log" >&2; fail "local down"; }
+	UPS=()
+}
 # pid_of metad1|blockd2|mount
 pid_of() { cat "$C/run/$1.pid"; }
 # crash NAME...: kill -9 of all at once, and wait until they are gone.
