@@ -13,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -247,24 +246,6 @@ static int serve(struct rim *r)
 	return res < 0 ? res : 0;
 }
 
-/* It stats the mount point, so it needs a served mount, and a process of its
- * own: nobody's child, that nobody has to wait for. */
-static void tune_apart(struct rim *r, const char *mountpoint)
-{
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		/* Or the mount would outlive us, unserved, for as long as this
-		 * waits for an answer that nobody will give. */
-		(void)close(fuse_session_fd(r->se));
-		if (fork() == 0)
-			tune_bdi(mountpoint, r->opt);
-		_exit(0);
-	}
-	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-}
-
 /* Mounts, serves until unmounted, flushes. */
 static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	       const char *uring_why)
@@ -290,6 +271,7 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	core_status_note(r->core, "io_uring", uring_why);
 	core_status_note(r->core, "cache",
 			 r->opt->writeback ? "writeback" : "writethrough");
+	tune_bdi(mountpoint, r->opt);
 	daemon_ready();
 	if (r->opt->writeback)
 		for_writeback();
@@ -297,7 +279,6 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	if (r->opt->uring == URING_ON && !r->uring)
 		diag_warn("fuse", "io_uring=on ignored reason=\"%s\"",
 			  uring_why);
-	tune_apart(r, mountpoint);
 	rim_serving(r, true);
 	err = serve(r);
 	rim_serving(r, false);

@@ -358,18 +358,19 @@ static void write_setting(const char *path, unsigned value)
 
 void tune_bdi(const char *mountpoint, const struct mount_options *o)
 {
-	struct stat st;
+	struct statx st;
 	char path[96];
-	if (stat(mountpoint, &st))
+	/* Of what the kernel knows: nobody serves yet. */
+	if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, 0, &st))
 		return;
 	/* Enough for a block from each of several daemons at once. */
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
-		 major(st.st_dev), minor(st.st_dev));
+		 st.stx_dev_major, st.stx_dev_minor);
 	write_setting(path, 4096);
 	if (!o->writeback)
 		return;
 	/* FUSE mounts get 1 % of the dirty limit: writers would stall. */
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/max_ratio",
-		 major(st.st_dev), minor(st.st_dev));
+		 st.stx_dev_major, st.stx_dev_minor);
 	write_setting(path, 50);
 }

@@ -19,6 +19,9 @@ for type in hailfs fuse.hailfs; do
 	mount -t $type -o log="$T/log" "$conf" "$MNT" >"$T/out" 2>&1 ||
 		{ cat "$T/out"; fail "mount -t $type"; }
 	[ -s "$T/out" ] && { cat "$T/out"; fail "the helper talks"; }
+	# It is all there when mount returns, and nobody holds it.
+	[ "$(cat "/sys/class/bdi/$(findmnt -no MAJ:MIN "$MNT" |
+		tr -d ' ')/read_ahead_kb")" = 4096 ] || fail "read-ahead"
 	[ "$(findmnt -no FSTYPE "$MNT")" = fuse.hailfs ] || fail "type"
 	case ",$(opts_of)," in *,nodev,*|*,nosuid,*) fail "$(opts_of)" ;; esac
 	echo "$type" >"$MNT/f"
