@@ -30,9 +30,8 @@ struct item {
 };
 
 struct copy {
+	struct copy_options o;
 	uv_timer_t timer;
-	struct metaraft *raft;
-	struct sm *sm;
 	char *path;
 	int dir; /* locked */
 	pthread_t thread;
@@ -286,7 +285,7 @@ static void look(uv_timer_t *t)
 {
 	struct copy *c = t->data;
 	struct sm_snap *done = NULL;
-	bool begin;
+	bool begin, may = c->o.may_begin(c->o.arg);
 
 	pthread_mutex_lock(&c->lock);
 	if (c->snap_done) {
@@ -294,17 +293,17 @@ static void look(uv_timer_t *t)
 		c->snap = NULL;
 		c->snap_done = false;
 	}
-	begin = c->anew && !c->snap && now_ms() >= c->anew_ms;
+	begin = may && c->anew && !c->snap && now_ms() >= c->anew_ms;
 	if (begin)
 		c->anew = false;
 	pthread_mutex_unlock(&c->lock);
 	if (done) {
-		sm_snap_end(c->sm, done);
-		metaraft_trim(c->raft);
+		sm_snap_end(c->o.sm, done);
+		metaraft_trim(c->o.raft);
 	}
 	if (!begin)
 		return;
-	struct sm_snap *snap = metaraft_freeze(c->raft);
+	struct sm_snap *snap = metaraft_freeze(c->o.raft);
 
 	pthread_mutex_lock(&c->lock);
 	if (snap) {
@@ -317,9 +316,37 @@ static void look(uv_timer_t *t)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* The file "cluster" says whose copies there are. */
+static int check_cluster(struct copy *c, char *why, size_t why_size)
+{
+	char text[32] = "", ours[32];
+	int len = snprintf(ours, sizeof(ours), "0x%016" PRIx64 "\n",
+			   c->o.cluster_id);
+	int rv = 0, fd = openat(c->dir, "cluster", O_RDWR | O_CREAT | O_CLOEXEC,
+				0600);
+
+	if (fd < 0)
+		return -errno;
+	if (read(fd, text, sizeof(text) - 1) < 0)
+		rv = -errno;
+	if (rv == 0 && !text[0]) {
+		rv = write_all(fd, ours, (size_t)len);
+		if (rv == 0 && fsync(fd) < 0)
+			rv = -errno;
+	} else if (rv == 0 && strcmp(text, ours) != 0) {
+		(void)snprintf(why, why_size, "%s has the copy of another "
+			       "cluster, %.18s; give --copy another directory",
+			       c->path, text);
+		rv = -EXDEV;
+	}
+	(void)close(fd);
+	return rv;
+}
+
 static int open_dir(struct copy *c, char *why, size_t why_size)
 {
 	int64_t newest;
+	int rv;
 
 	c->dir = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (c->dir < 0)
@@ -334,26 +361,29 @@ static int open_dir(struct copy *c, char *why, size_t why_size)
 	if (newest < 0)
 		return (int)newest;
 	c->gen = (uint64_t)newest;
-	return 0;
+	rv = check_cluster(c, why, why_size);
+	if (rv < 0 && !why[0])
+		(void)snprintf(why, why_size, "--copy %s: %s", c->path,
+			       strerror(-rv));
+	return rv;
 bad:
 	(void)snprintf(why, why_size, "--copy %s: %s", c->path,
 		       strerror(errno));
 	return -errno;
 }
 
-int copy_new(uv_loop_t *loop, struct metaraft *raft, struct sm *sm,
-	     const char *path, struct copy **ret, char *why, size_t why_size)
+int copy_new(const struct copy_options *o, struct copy **ret, char *why,
+	     size_t why_size)
 {
 	struct copy *c = calloc(1, sizeof(*c));
 	pthread_condattr_t attr;
 	int rv;
 
-	if (!c || !(c->path = strdup(path))) {
+	if (!c || !(c->path = strdup(o->path))) {
 		free(c);
 		return -ENOMEM;
 	}
-	c->raft = raft;
-	c->sm = sm;
+	c->o = *o;
 	c->log = -1;
 	c->tail = &c->head;
 	c->anew = true;
@@ -372,7 +402,7 @@ int copy_new(uv_loop_t *loop, struct metaraft *raft, struct sm *sm,
 	pthread_condattr_destroy(&attr);
 	rv = -pthread_create(&c->thread, NULL, run, c);
 	if (rv == 0) {
-		(void)uv_timer_init(loop, &c->timer);
+		(void)uv_timer_init(o->loop, &c->timer);
 		c->timer.data = c;
 		(void)uv_timer_start(&c->timer, look, 0, LOOK_MS);
 		*ret = c;
@@ -419,7 +449,7 @@ void copy_free(struct copy *c)
 		return;
 	}
 	if (c->snap)
-		sm_snap_end(c->sm, c->snap);
+		sm_snap_end(c->o.sm, c->snap);
 	uv_close((uv_handle_t *)&c->timer, timer_closed);
 }
 

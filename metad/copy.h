@@ -19,10 +19,21 @@
 
 struct copy;
 
-/* @path: a directory that no other copy uses. Returns 0 or -errno with a
- * sentence in @why. */
-int copy_new(uv_loop_t *loop, struct metaraft *raft, struct sm *sm,
-	     const char *path, struct copy **ret, char *why, size_t why_size);
+struct copy_options {
+	uv_loop_t *loop;
+	struct metaraft *raft;
+	struct sm *sm;
+	const char *path; /* a directory that no other copy uses; borrowed */
+	uint64_t cluster_id;
+	/* May a generation begin, and take the place of the last one? Not
+	 * before it is sure that this state is the newest there is. */
+	bool (*may_begin)(void *arg);
+	void *arg;
+};
+/* Returns 0 or -errno with a sentence in @why (-EXDEV: another cluster's copy
+ * is there). */
+int copy_new(const struct copy_options *o, struct copy **ret, char *why,
+	     size_t why_size);
 /* The next batch, in order. Never fails: without memory, or far behind, it
  * begins anew. NULL: no-op. */
 void copy_batch(struct copy *c, const void *buf, size_t len);

@@ -373,6 +373,14 @@ static int load(struct program *p)
 	char why[PATH_MAX + 256] = "";
 	int rv = 0;
 
+	if (p->dir.state == DATADIR_EMPTY && p->cfg.copy && !p->cfg.restore &&
+	    copy_newest(p->cfg.copy) > 0) {
+		fprintf(stderr, "hail-metad: %s is empty, and %s has a copy of "
+			"the metadata: restore it ('hailctl metad restore %s "
+			"DIR'), or remove it for a new file system\n",
+			p->dir.path, p->cfg.copy, p->cfg.copy);
+		return -ENOTEMPTY;
+	}
 	if (p->dir.state == DATADIR_EMPTY)
 		rv = datadir_set(&p->dir, p->cfg.restore ? DATADIR_RESTORING :
 							   DATADIR_NEW);
@@ -468,6 +476,14 @@ static int check_state(struct program *p)
 	return -EXDEV;
 }
 
+/* Of a directory that was set back the copy is the newer one. */
+static bool is_newest(void *arg)
+{
+	struct metad *md = arg;
+
+	return md->serving && !md->older && monitor_settled(md->monitor);
+}
+
 static int start(struct program *p)
 {
 	struct metad *md = &p->md;
@@ -499,8 +515,13 @@ static int start(struct program *p)
 		return rv;
 	/* What is restored may be that very copy. */
 	if (p->cfg.copy && !p->cfg.restore) {
-		rv = copy_new(&md->loop, md->raft, md->sm, p->cfg.copy,
-			      &md->copy, why, sizeof(why));
+		struct copy_options co = {
+			.loop = &md->loop, .raft = md->raft, .sm = md->sm,
+			.path = p->cfg.copy, .cluster_id = md->cluster_id,
+			.may_begin = is_newest, .arg = md,
+		};
+
+		rv = copy_new(&co, &md->copy, why, sizeof(why));
 		if (rv < 0) {
 			fprintf(stderr, "hail-metad: %s\n",
 				why[0] ? why : strerror(-rv));

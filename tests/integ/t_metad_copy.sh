@@ -45,6 +45,9 @@ until_state ok
 fsck_clean
 
 # An orderly stop leaves nothing out.
+cluster_down
+cp -a "$C/metad1" "$T/older"
+cluster_up
 for i in $(seq 300 400); do echo "$i" >"$MNT/d/f$i"; done
 rm "$MNT/d/f7"
 list >"$T/want"
@@ -94,7 +97,8 @@ restore "$T/small/c"
 list | cmp - "$T/want" || fail "the copy begun anew has not all"
 
 # Two on one directory.
-"$BIN/hail-metad" -f -c "$conf" -i 1 --data "$T/other" \
+cp -a "$C/metad1" "$T/twin"
+"$BIN/hail-metad" -f -c "$conf" -i 1 --data "$T/twin" \
 	--copy "$T/small/c" >"$T/out" 2>&1 && fail "two copies in one place"
 grep -q "in use by another" "$T/out" || { cat "$T/out"; fail "not said"; }
 fsck_clean
