@@ -99,6 +99,9 @@ struct wb_inode {
 	bool reflush; /* content came back or an operation wants all sent */
 	bool lost; /* scratch: a daemon restarted without our content */
 	struct dlist touch_node; /* scratch of one pass */
+	/* The file's, had all that may still be refused been; of moment while
+	 * there is such. */
+	uint64_t size_sure;
 	int last_error; /* -errno, for handles that have not seen it */
 	/* what an fsync usually follows, see sync_ahead() */
 	uint32_t writes; /* since the last fsync */
@@ -158,8 +161,7 @@ struct wb_op {
 	bool global; /* DURABLE: with SYNCs of all, shared with others */
 	uint64_t off, len;
 	uint64_t gen;
-	uint64_t refused; /* ACKED: lowest offset refused */
-	uint64_t refused_len; /* and how much of the range was */
+	uint64_t refused_len; /* ACKED: how much of the range was refused */
 	bool perhaps; /* ACKED: a daemon may have what is refused, or get it */
 	int err;
 	void (*fn)(struct wb_op *op, int err); /* lock held, once */
@@ -226,6 +228,8 @@ void wb_op_add(struct core_inode *in, struct wb_op *op);
 /* New content of [from, to): what was written there before and is refused from
  * now on must not take it along. */
 void wb_op_covered(struct core_inode *in, uint64_t from, uint64_t to);
+/* The end of the last write that is dropped when it is refused; 0: none. */
+uint64_t wb_refusable_end(const struct wb_inode *wb);
 /* Something of @in changed in [from, to): ends operations, or sends what they
  * wait for. May clear the inode (and with the last pin free it: the caller
  * holds one). */

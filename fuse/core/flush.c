@@ -7,7 +7,6 @@
 
 void wb_op_add(struct core_inode *in, struct wb_op *op)
 {
-	op->refused = UINT64_MAX;
 	op->refused_len = 0;
 	op->perhaps = false;
 	op->err = 0;
@@ -21,10 +20,27 @@ void wb_op_covered(struct core_inode *in, uint64_t from, uint64_t to)
 	dlist_for(l, save, &in->wb->ops) {
 		struct wb_op *op = dlist_entry(l, struct wb_op, node);
 
-		if (op->kind == WB_OP_ACKED && op->off < to &&
-		    op->off + op->len > from)
+		if (op->kind == WB_OP_ACKED && op->through && op->off < to &&
+		    op->off + op->len > from) {
 			op->through = false;
+			in->wb->size_sure = u64_max(in->wb->size_sure,
+						    op->off + op->len);
+		}
 	}
+}
+
+uint64_t wb_refusable_end(const struct wb_inode *wb)
+{
+	uint64_t end = 0;
+
+	for (const struct dlist *l = wb->ops.next; l != &wb->ops; l = l->next) {
+		const struct wb_op *op = (const void *)
+			((const char *)l - offsetof(struct wb_op, node));
+
+		if (op->kind == WB_OP_ACKED && op->through)
+			end = u64_max(end, op->off + op->len);
+	}
+	return end;
 }
 
 static void op_end(struct wb_op *op, int err)
@@ -207,7 +223,6 @@ static void drop_dirty(struct wbuf *b, struct wb_op *op, uint64_t from,
 		if (e->state != WBUF_DIRTY || wbuf_cut(b, lo, from))
 			continue; /* no memory: it stays and is sent again */
 		op->err = err;
-		op->refused = u64_min(op->refused, lo);
 		op->refused_len += from - lo;
 	}
 }

@@ -19,6 +19,7 @@ struct write_req {
 	uint64_t off;
 	uint32_t len;
 	uint32_t flags;
+	bool refusable; /* goes through, and goes when it is refused */
 	struct wbuf_data *data; /* or */
 	const void *small; /* up to WBUF_SMALL_MAX bytes */
 	void *asker; /* CORE_WRITE_ASK */
@@ -32,7 +33,6 @@ struct write_op {
 	struct core_waiter wait;
 	struct wb_op op;
 	struct core_deferred done;
-	uint64_t size_before;
 	bool proved; /* metad has answered us since we last waited */
 	int err;
 };
@@ -265,6 +265,10 @@ static int write_insert(struct write_req *r)
 			wbuf_write_small(&wb->buf, r->off, r->small, r->len);
 	if (err)
 		return err;
+	if (!r->refusable)
+		wb->size_sure = u64_max(wb->size_sure, r->off + r->len);
+	else if (wb_refusable_end(wb) == 0)
+		wb->size_sure = in->attr.size;
 	if (!dlist_empty(&wb->ops))
 		wb_op_covered(in, r->off, r->off + r->len);
 	if (r->off + r->len > in->attr.size)
@@ -335,19 +339,18 @@ static void write_undone(void *arg, int err, const struct meta_attr *a)
 }
 
 /* A write that failed does not leave the file longer. Nor does it leave bytes
- * behind the file's end, where a block was stored and one before it refused, or
- * no daemon has said that it did not store it: who makes the file longer would
+ * behind the file's end, where a block was stored and another refused, or no
+ * daemon has said that it did not store it: who makes the file longer would
  * find them. Returns whether write_undone() follows. */
 static bool write_undo(struct write_op *o)
 {
 	struct core_inode *in = o->r.in;
 	uint64_t end = o->op.off + o->op.len;
-	/* What is below its beginning others may have written meanwhile. */
-	uint64_t size = u64_max(o->size_before, o->op.refused);
+	uint64_t size = u64_max(in->wb->size_sure, wb_refusable_end(in->wb));
 
-	if (o->size_before >= end || in->attr.size != end)
-		return false; /* it did not, or others have since */
-	if (o->op.perhaps || o->op.refused_len < end - o->op.refused)
+	if (size >= end || in->attr.size != end)
+		return false; /* it did not, or the file was cut since */
+	if (o->op.perhaps || o->op.refused_len < o->op.len)
 		return cut_back(o->r.c, in, size, write_undone, o);
 	in->attr.size = size;
 	return false;
@@ -356,11 +359,15 @@ static bool write_undo(struct write_op *o)
 static void write_acked(struct wb_op *op, int err)
 {
 	struct write_op *o = container_of(op, struct write_op, op);
+	struct wb_inode *wb = o->r.in->wb;
 
 	o->err = err;
-	/* Where others have written meanwhile, all stays. */
-	if (err && op->through && op->refused < UINT64_MAX && write_undo(o))
-		return;
+	if (err && op->through && op->refused_len > 0) {
+		if (write_undo(o))
+			return;
+	} else if (op->through) {
+		wb->size_sure = u64_max(wb->size_sure, op->off + op->len);
+	}
 	write_op_end(o, err);
 }
 
@@ -403,7 +410,7 @@ static void write_op_go(struct write_op *o)
 	struct core *c = r->c;
 	struct core_inode *in = r->in;
 	struct wb_send s;
-	bool through, alone;
+	bool through;
 	int err = data_check(c, in);
 
 	if (!err && (r->flags & CORE_WRITE_ASK) && !c->opt.wanted(r->asker))
@@ -424,9 +431,11 @@ static void write_op_go(struct write_op *o)
 		write_op_end(o, err > 0 ? 0 : err);
 		return;
 	}
-	o->size_before = in->attr.size;
 	through = must_go_through(r);
-	alone = !in->wb || !buffered_in(in, r->off, r->off + r->len);
+	/* What was acknowledged before must not go with a write that is
+	 * refused: then both stay. */
+	r->refusable = through && (!in->wb || !buffered_in(in, r->off,
+							   r->off + r->len));
 	err = write_insert(r);
 	if (err || !through) {
 		if (!err)
@@ -435,9 +444,7 @@ static void write_op_go(struct write_op *o)
 		return;
 	}
 	o->op.kind = WB_OP_ACKED;
-	/* What was acknowledged before must not go with a write that is
-	 * refused: then both stay. */
-	o->op.through = alone;
+	o->op.through = r->refusable;
 	o->op.off = r->off;
 	o->op.len = r->len;
 	o->op.fn = write_acked;

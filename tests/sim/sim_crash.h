@@ -210,6 +210,7 @@ static struct sim_call *last_words(struct world *w, struct file *f)
 static void step_crash(struct world *w)
 {
 	struct file *f = some_file(w);
+	uint64_t writes = w->data_seed;
 	struct sim_call *k;
 
 	say(w, "crash");
@@ -222,6 +223,10 @@ static void step_crash(struct world *w)
 	if (k) {
 		/* also with its client dead, a call is answered once */
 		require(w, k->done);
+		/* A write that fails is cut off, and metad is told the size
+		 * with that, ahead of what was written before. */
+		if (k->err && w->data_seed != writes)
+			f->grown = true;
 		sim_call_free(k);
 	}
 	for (uint32_t i = 0; i < SIM_BLOCKDS; i++)

@@ -395,6 +395,37 @@ static void test_a_write_refused_after_a_restart_leaves_nothing_behind_the_end(
 	free(p);
 }
 
+/* Far behind the end: nor does it leave the file longer up to where it was to
+ * begin. What others wrote meanwhile stays. */
+static void test_a_refused_write_leaves_the_size_that_was(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	struct fix_call *k, *l;
+	uint8_t p[8192];
+
+	(void)state;
+	d_fill(p, sizeof(p), 14);
+	assert_int_equal(d_write(d, f, 0, p, 100, CORE_WRITE_DIRECT), 0);
+	d_hold(d, WIRE_OP_BLK_WRITE, true);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_fail(d->b[i], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	/* The end of the one is below the beginning of the other. */
+	k = d_write_start(d, f, MIB, p, 4096, CORE_WRITE_DIRECT);
+	l = d_write_start(d, f, 3 * MIB, p, 4096, CORE_WRITE_DIRECT);
+	wait_until(d_held(d) == 2);
+	assert_int_equal(d_write(d, f, 100, p + 100, 200, 0), 0);
+	d_hold(d, WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
+	assert_int_equal(fix_call_end(l, NULL), -ENOSPC);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_fail(d->b[i], 0, 0, 0);
+	check_grows_with_zeros(d, f, 300);
+	d_check_read(d, f, 0, p, 300);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static void test_a_soft_mount_gives_up_what_is_not_synced(void **state)
 {
 	struct dfix *d = dfix_new(&(struct dfix_options){ .timeout_ms = 100 });
@@ -678,6 +709,8 @@ int main(void)
 			test_a_write_refused_when_sent_again_leaves_nothing_behind_the_end),
 		cmocka_unit_test(
 			test_a_write_refused_after_a_restart_leaves_nothing_behind_the_end),
+		cmocka_unit_test(
+			test_a_refused_write_leaves_the_size_that_was),
 		cmocka_unit_test(
 			test_a_daemon_that_knows_a_newer_cut_is_asked_again),
 		cmocka_unit_test(

@@ -293,7 +293,7 @@ static void test_a_write_refused_in_part_leaves_nothing(void **state)
 	mini_blockd_fail(d->b[first], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	assert_int_equal(d_write(d, f, DBLOCK - LEN, p, 2 * LEN,
 				 CORE_WRITE_DIRECT), -ENOSPC);
-	assert_int_equal(d_size(d, f), DBLOCK - LEN);
+	assert_int_equal(d_size(d, f), 0);
 	fail_all(d, 0, 0, 0);
 	assert_int_equal(d_truncate(d, f, 2 * DBLOCK), 0);
 	d_check_read(d, f, DBLOCK - LEN, zero, 2 * LEN);
