@@ -305,6 +305,13 @@ static void direct_and_mapped_agree(void)
 	CHECK(pwrite(fd2, "b", 1, 1) == 1);
 	CHECK(pread(fd, p, 4096, 0) == 4096 && ((char *)p)[1] == 'b');
 	CHECK(pread(fd2, &c, 1, 4096) == 1 && c == 'e');
+	/* The handle itself can be mapped, too. */
+	char *direct = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			    0);
+	CHECK(direct != MAP_FAILED && direct[1] == 'b');
+	direct[2] = 'x';
+	CHECK(msync(direct, 8192, MS_SYNC) == 0 && m[2] == 'x');
+	CHECK(pread(fd, p, 4096, 0) == 4096 && ((char *)p)[2] == 'x');
 }
 
 static void sync_flags_work(void)
