@@ -25,6 +25,7 @@
 
 struct item {
 	struct item *next;
+	uint64_t batch;
 	size_t len;
 	uint8_t bytes[];
 };
@@ -38,13 +39,15 @@ struct copy {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	/* Under the lock */
-	bool stop, ended;
+	bool stop;
 	bool follows; /* batches are wanted */
+	uint64_t durable; /* batches up to this one may be written */
 	struct sm_snap *snap; /* to be written; the thread's while it is */
+	uint64_t snap_batch; /* its last */
 	bool snap_done; /* to be ended by the loop */
 	bool anew; /* a generation is to begin */
 	uint64_t anew_ms; /* not before */
-	struct item *head, **tail;
+	struct item *head, **tail; /* in order */
 	uint64_t queued;
 	int error;
 	/* The thread's */
@@ -52,16 +55,50 @@ struct copy {
 	int log; /* -1: none */
 };
 
+static void list_free(struct item *i)
+{
+	while (i) {
+		struct item *next = i->next;
+
+		free(i);
+		i = next;
+	}
+}
+
 static void queue_drop(struct copy *c)
 {
-	while (c->head) {
-		struct item *i = c->head;
-
-		c->head = i->next;
-		free(i);
-	}
+	list_free(c->head);
+	c->head = NULL;
 	c->tail = &c->head;
 	c->queued = 0;
+}
+
+/* What is durable of it. Lock held. */
+static struct item *queue_take(struct copy *c)
+{
+	struct item *list = c->head, **end = &list;
+
+	while (*end && (*end)->batch <= c->durable) {
+		c->queued -= (*end)->len;
+		end = &(*end)->next;
+	}
+	c->head = *end;
+	if (!c->head)
+		c->tail = &c->head;
+	*end = NULL;
+	return list;
+}
+
+/* Lock held. */
+static bool base_due(const struct copy *c)
+{
+	return c->snap && !c->snap_done && c->snap_batch <= c->durable;
+}
+
+static bool log_due(const struct copy *c)
+{
+	return !(c->snap && !c->snap_done) && c->head &&
+	       c->head->batch <= c->durable;
 }
 
 static uint64_t now_ms(void)
@@ -69,7 +106,7 @@ static uint64_t now_ms(void)
 	return uv_hrtime() / 1000000;
 }
 
-/* Lock held. */
+/* Until then the log misses what comes. Lock held. */
 static void begin_anew(struct copy *c, int error, uint64_t delay_ms)
 {
 	if (error && error != c->error)
@@ -84,26 +121,40 @@ static void begin_anew(struct copy *c, int error, uint64_t delay_ms)
 
 void copy_batch(struct copy *c, const void *buf, size_t len)
 {
+	struct wire_in in;
+
 	if (!c)
 		return;
+	wire_in_init(&in, buf, len);
 	pthread_mutex_lock(&c->lock);
 	if (c->follows && c->queued + len <= QUEUE_BYTES_MAX) {
 		struct item *i = malloc(sizeof(*i) + len);
 
 		if (i) {
 			i->next = NULL;
+			i->batch = wire_get_u64(&in);
 			i->len = len;
 			memcpy(i->bytes, buf, len);
 			*c->tail = i;
 			c->tail = &i->next;
 			c->queued += len;
-			pthread_cond_signal(&c->wake);
 		} else {
 			begin_anew(c, -ENOMEM, RETRY_MS);
 		}
 	} else if (c->follows) {
 		begin_anew(c, -ENOBUFS, RETRY_MS); /* too slow for it */
 	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+void copy_durable(struct copy *c, uint64_t batch)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->durable = batch;
+	if (base_due(c) || log_due(c))
+		pthread_cond_signal(&c->wake);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -195,7 +246,9 @@ static int write_generation(struct copy *c, struct sm_snap *snap)
 	if (c->log < 0 || fsync(c->dir) < 0)
 		return -errno;
 	rv = write_base(c, snap);
-	if (rv == 0 && fsync(c->dir) < 0)
+	if (rv < 0)
+		(void)unlinkat(c->dir, name, 0);
+	else if (fsync(c->dir) < 0)
 		rv = -errno;
 	if (rv < 0)
 		return rv;
@@ -230,33 +283,26 @@ static int write_items(struct copy *c, const struct item *i)
 /* Lock held; given up while it writes. */
 static void write_some(struct copy *c)
 {
-	struct sm_snap *snap = c->snap_done ? NULL : c->snap;
-	struct item *list = snap ? NULL : c->head;
+	struct sm_snap *snap = base_due(c) ? c->snap : NULL;
+	struct item *list = snap ? NULL : queue_take(c);
 	int rv;
 
-	if (list) {
-		c->head = NULL;
-		c->tail = &c->head;
-		c->queued = 0;
-	}
 	pthread_mutex_unlock(&c->lock);
 	rv = snap ? write_generation(c, snap) : write_items(c, list);
-	while (list) {
-		struct item *next = list->next;
-
-		free(list);
-		list = next;
-	}
+	list_free(list);
 	pthread_mutex_lock(&c->lock);
 	if (snap)
 		c->snap_done = true;
-	if (rv < 0)
+	if (rv < 0) {
 		begin_anew(c, rv, RETRY_MS);
-	else if (snap)
+	} else if (snap) {
 		c->error = 0;
-	else if (!c->anew && c->log_bytes > LOG_BYTES_MIN &&
-		 c->log_bytes > c->base_bytes)
-		begin_anew(c, 0, 0);
+	} else if (!c->anew && !c->snap && c->log_bytes > LOG_BYTES_MIN &&
+		   c->log_bytes > c->base_bytes) {
+		/* The log goes on until the loop takes the new base. */
+		c->anew = true;
+		c->anew_ms = now_ms();
+	}
 }
 
 static void *run(void *arg)
@@ -265,16 +311,13 @@ static void *run(void *arg)
 
 	pthread_mutex_lock(&c->lock);
 	for (;;) {
-		bool base = c->snap && !c->snap_done;
-
-		if (base || c->head)
+		if (base_due(c) || log_due(c))
 			write_some(c);
 		else if (c->stop)
 			break;
 		else
 			pthread_cond_wait(&c->wake, &c->lock);
 	}
-	c->ended = true;
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
 }
@@ -307,9 +350,12 @@ static void look(uv_timer_t *t)
 
 	pthread_mutex_lock(&c->lock);
 	if (snap) {
+		queue_drop(c); /* it has them */
 		c->snap = snap;
+		c->snap_batch = sm_batch(c->o.sm);
 		c->follows = true;
-		pthread_cond_signal(&c->wake);
+		if (base_due(c))
+			pthread_cond_signal(&c->wake);
 	} else {
 		begin_anew(c, 0, RETRY_MS);
 	}
@@ -385,6 +431,7 @@ int copy_new(const struct copy_options *o, struct copy **ret, char *why,
 	}
 	c->o = *o;
 	c->log = -1;
+	c->durable = sm_batch(o->sm);
 	c->tail = &c->head;
 	c->anew = true;
 	rv = open_dir(c, why, why_size);
@@ -428,12 +475,12 @@ static void timer_closed(uv_handle_t *h)
 	free(c);
 }
 
-void copy_free(struct copy *c)
+bool copy_free(struct copy *c)
 {
 	struct timespec until;
 
 	if (!c)
-		return;
+		return true;
 	(void)uv_timer_stop(&c->timer);
 	pthread_mutex_lock(&c->lock);
 	c->stop = true;
@@ -446,11 +493,12 @@ void copy_free(struct copy *c)
 		 * what the thread uses stays. */
 		diag_warn("copy", "event=left-behind dir=%s", c->path);
 		uv_close((uv_handle_t *)&c->timer, NULL);
-		return;
+		return false;
 	}
 	if (c->snap)
 		sm_snap_end(c->o.sm, c->snap);
 	uv_close((uv_handle_t *)&c->timer, timer_closed);
+	return true;
 }
 
 const char *copy_state(struct copy *c, char *buf, size_t size)

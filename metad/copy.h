@@ -8,10 +8,14 @@
  * removed once it is whole. The copy follows within moments and nobody waits
  * for it: what it misses is the end.
  *
+ * What is in it is durable in metad's own log: it is a state that there was.
+ *
  * A thread writes; everything else runs on the loop's.
  */
 #ifndef METAD_COPY_H
 #define METAD_COPY_H
+
+#include <stdio.h>
 
 #include "metad/raft.h"
 
@@ -34,18 +38,23 @@ struct copy_options {
  * is there). */
 int copy_new(const struct copy_options *o, struct copy **ret, char *why,
 	     size_t why_size);
-/* The next batch, in order. Never fails: without memory, or far behind, it
- * begins anew. NULL: no-op. */
+/* The next batch, in order. It is copied once it is durable: a crash may take
+ * it back before, and what comes then in its place is another. Never fails:
+ * without memory, or far behind, it begins anew. NULL: no-op. */
 void copy_batch(struct copy *c, const void *buf, size_t len);
-/* Writes what it was given, for some seconds at most, and ends. Before the
- * state machine; the loop must run once more after it. NULL: no-op. */
-void copy_free(struct copy *c);
+/* Batches up to number @batch are durable. NULL: no-op. */
+void copy_durable(struct copy *c, uint64_t batch);
+/* Writes what it was given, for some seconds at most, and ends; the loop must
+ * run once more after it. False: a write hangs, and the thread goes on with
+ * what it uses, the state machine too, which must stay then. NULL: no-op. */
+bool copy_free(struct copy *c) must_check;
 /* "ok", "beginning" or what is wrong; for people, into @buf. */
 const char *copy_state(struct copy *c, char *buf, size_t size);
 
-/* Executes the log @path of the base that is in @sm; a torn end is left out,
- * and no log is an empty one. Returns 0 or -errno with a sentence in @why. */
-int copy_read_log(struct sm *sm, const char *path, char *why, size_t why_size);
+/* Executes the log @f, of name @path, of the base that is in @sm; a torn end is
+ * left out. Returns 0 or -errno with a sentence in @why. */
+int copy_read_log(struct sm *sm, FILE *f, const char *path, char *why,
+		  size_t why_size);
 /* Largest G of a whole base in @path; 0: none, -errno. */
 int64_t copy_newest(const char *path);
 

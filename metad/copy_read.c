@@ -31,28 +31,36 @@ int64_t copy_newest(const char *path)
 	return newest;
 }
 
-/* The next frame's bytes, malloc'd; NULL: there is no whole one. */
-static uint8_t *frame_read(FILE *f, uint32_t *len)
+/* The next frame's bytes, malloc'd: 1; 0: there is no whole one; -errno. */
+static int frame_read(FILE *f, uint8_t **ret, uint32_t *len)
 {
 	uint8_t head[12], *buf;
 	struct wire_in in;
 	uint32_t magic, crc;
+	bool whole;
 
+	errno = 0;
 	if (fread(head, sizeof(head), 1, f) != 1)
-		return NULL;
+		goto short_one;
 	wire_in_init(&in, head, sizeof(head));
 	magic = wire_get_u32(&in);
 	*len = wire_get_u32(&in);
 	crc = wire_get_u32(&in);
 	if (magic != COPY_MAGIC || *len > BATCH_BYTES_MAX)
-		return NULL;
+		return 0;
 	buf = malloc(*len ? *len : 1);
-	if (buf && (fread(buf, 1, *len, f) != *len ||
-		    crc32c(0, buf, *len) != crc)) {
-		free(buf);
-		buf = NULL;
+	if (!buf)
+		return -ENOMEM;
+	whole = fread(buf, 1, *len, f) == *len;
+	if (whole && crc32c(0, buf, *len) == crc) {
+		*ret = buf;
+		return 1;
 	}
-	return buf;
+	free(buf);
+	if (whole)
+		return 0;
+short_one:
+	return ferror(f) ? (errno ? -errno : -EIO) : 0;
 }
 
 /* The end may be torn; more than that is damage. @used: of whole frames. */
@@ -65,37 +73,35 @@ static void tell_rest(FILE *f, const char *path, long used)
 			  all - used);
 }
 
-int copy_read_log(struct sm *sm, const char *path, char *why, size_t why_size)
+int copy_read_log(struct sm *sm, FILE *f, const char *path, char *why,
+		  size_t why_size)
 {
-	FILE *f = fopen(path, "re");
 	uint64_t count = 0;
-	uint8_t *buf;
-	uint32_t len;
+	uint8_t *buf = NULL;
+	uint32_t len = 0;
 	long used = 0;
-	int rv = 0;
+	int got;
 
-	if (!f && errno != ENOENT) {
-		rv = -errno;
-		(void)snprintf(why, why_size, "cannot read %s: %s", path,
-			       strerror(-rv));
-		return rv;
-	}
-	while (f && rv == 0 && (buf = frame_read(f, &len))) {
-		rv = metaraft_batch_apply(sm, buf, len);
+	while ((got = frame_read(f, &buf, &len)) > 0) {
+		int rv = metaraft_batch_apply(sm, buf, len);
+
 		free(buf);
-		count += rv == 0;
+		if (rv < 0) {
+			(void)snprintf(why, why_size, "%s is damaged behind %"
+				       PRIu64 " batches: %s; the base beside "
+				       "it can be restored without", path,
+				       count, strerror(-rv));
+			return rv;
+		}
+		count++;
 		used = ftell(f);
 	}
-	if (f && rv == 0)
-		tell_rest(f, path, used);
-	if (f)
-		fclose(f);
-	if (rv < 0)
-		(void)snprintf(why, why_size, "%s is damaged behind %" PRIu64
-			       " batches: %s; the base beside it can be "
-			       "restored without", path, count, strerror(-rv));
-	else
-		diag_info("copy", "event=read log=%s batches=%" PRIu64, path,
-			  count);
-	return rv;
+	if (got < 0) {
+		(void)snprintf(why, why_size, "cannot read %s: %s", path,
+			       strerror(-got));
+		return got;
+	}
+	tell_rest(f, path, used);
+	diag_info("copy", "event=read log=%s batches=%" PRIu64, path, count);
+	return 0;
 }

@@ -76,6 +76,7 @@ static struct program {
 	int stop_fd;
 	bool restoring; /* the snapshot of the restored state is on the way */
 	bool raft_up, raft_closed, handles;
+	bool copy_hangs; /* a thread still reads the state */
 	int exit_status;
 	/* How often polling before sleep has paid lately, in 1/256. */
 	uint32_t spin_score;
@@ -294,8 +295,16 @@ static void on_batch(void *arg, const void *buf, size_t len)
 	copy_batch(md->copy, buf, len);
 }
 
+static void on_durable(void *arg, uint64_t pos, uint64_t batch)
+{
+	struct metad *md = arg;
+
+	copy_durable(md->copy, batch);
+	metad_became_durable(md, pos, batch);
+}
+
 static const struct metaraft_ops raft_ops = {
-	.durable = metad_became_durable,
+	.durable = on_durable,
 	.batch = on_batch,
 	.failed = on_raft_failed,
 };
@@ -371,10 +380,14 @@ static int load(struct program *p)
 				     .id = p->md.self->id,
 				     .snapshot_bytes = p->cfg.snapshot_bytes };
 	char why[PATH_MAX + 256] = "";
+	int64_t newest = 0;
 	int rv = 0;
 
-	if (p->dir.state == DATADIR_EMPTY && p->cfg.copy && !p->cfg.restore &&
-	    copy_newest(p->cfg.copy) > 0) {
+	if (p->dir.state == DATADIR_EMPTY && p->cfg.copy && !p->cfg.restore)
+		newest = copy_newest(p->cfg.copy);
+	if (newest < 0)
+		return fail(p->cfg.copy, (int)newest);
+	if (newest > 0) {
 		fprintf(stderr, "hail-metad: %s is empty, and %s has a copy of "
 			"the metadata: restore it ('hailctl metad restore %s "
 			"DIR'), or remove it for a new file system\n",
@@ -476,12 +489,14 @@ static int check_state(struct program *p)
 	return -EXDEV;
 }
 
-/* Of a directory that was set back the copy is the newer one. */
+/* Of a directory that was set back the copy is the newer one; the stores tell,
+ * none of which may be there yet. */
 static bool is_newest(void *arg)
 {
 	struct metad *md = arg;
 
-	return md->serving && !md->older && monitor_settled(md->monitor);
+	return md->serving && !md->older && monitor_settled(md->monitor) &&
+	       monitor_any_known(md->monitor);
 }
 
 static int start(struct program *p)
@@ -570,7 +585,8 @@ static void close_handles(struct program *p)
 	struct metad *md = &p->md;
 
 	stats_http_stop(p->http);
-	copy_free(md->copy);
+	if (!copy_free(md->copy))
+		p->copy_hangs = true;
 	if (md->serve)
 		serve_close(md->serve);
 	if (md->drive)
@@ -608,7 +624,8 @@ static void end(struct program *p)
 	drive_free(md->drive);
 	serve_free(md->serve);
 	metaraft_free(md->raft);
-	sm_free(md->sm);
+	if (!p->copy_hangs) /* or what it writes would be anything */
+		sm_free(md->sm);
 	mark_close(md->mark);
 	stats_free(p->stats);
 }

@@ -72,6 +72,25 @@ bool monitor_all_known(struct monitor *m)
 	return true;
 }
 
+bool monitor_any_known(struct monitor *m)
+{
+	const struct cmap *map = sm_map(m->md->sm);
+	bool stores = false;
+	uint32_t i;
+
+	for (i = 0; i < map->daemon_count; i++) {
+		const struct cmap_daemon *c = &map->daemons[i];
+		const struct monitor_daemon *d = find(m, c->id);
+
+		if (c->state == CMAP_STATE_NEW)
+			continue;
+		if (d && d->seen)
+			return true;
+		stores = true;
+	}
+	return !stores;
+}
+
 void monitor_on_register(struct monitor *m, void (*fn)(struct metad *md))
 {
 	m->on_register = fn;

@@ -31,6 +31,8 @@ bool monitor_settled(struct monitor *m);
 /* Has every store on record registered, and is the right one? Not before that
  * it is known that these metadata are no older copy (restore.h). */
 bool monitor_all_known(struct monitor *m);
+/* ... of one of them at least, or are there none? */
+bool monitor_any_known(struct monitor *m);
 /* Runs with each registration, see restore.c. */
 void monitor_on_register(struct monitor *m, void (*fn)(struct metad *md));
 

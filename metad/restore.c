@@ -98,54 +98,88 @@ static int read_all(const char *path, uint8_t **ret, size_t *ret_len)
 	return 0;
 }
 
+/* What is to be restored: a backup, or a base and what came after it. */
+struct source {
+	char base[PATH_MAX], log[PATH_MAX];
+	uint8_t *bytes;
+	size_t len;
+	FILE *f; /* the log; NULL: none */
+};
+
+/* Returns 0, or -errno of what @s->base names. */
+static int source_open(struct source *s, const char *path)
+{
+	int64_t gen, newest = copy_newest(path);
+	int rv;
+
+	if (newest == -ENOTDIR) {
+		(void)snprintf(s->base, sizeof(s->base), "%s", path);
+		return read_all(path, &s->bytes, &s->len);
+	}
+	(void)snprintf(s->base, sizeof(s->base), "%s", path);
+	/* One that is being written may go on to its next generation now, and
+	 * remove these files; not both before the next base is there. */
+	do {
+		if (newest <= 0)
+			return newest < 0 ? (int)newest : -ENODATA;
+		gen = newest;
+		free(s->bytes);
+		s->bytes = NULL;
+		if (s->f)
+			fclose(s->f);
+		(void)snprintf(s->base, sizeof(s->base), "%s/base-%012" PRId64,
+			       path, gen);
+		(void)snprintf(s->log, sizeof(s->log), "%s/log-%012" PRId64,
+			       path, gen);
+		rv = read_all(s->base, &s->bytes, &s->len);
+		s->f = rv < 0 ? NULL : fopen(s->log, "re");
+		if (rv == 0 && !s->f && errno != ENOENT) {
+			rv = -errno;
+			(void)snprintf(s->base, sizeof(s->base), "%s", s->log);
+		}
+		newest = copy_newest(path);
+	} while (newest != gen);
+	return rv;
+}
+
+static int source_load(struct sm *sm, const struct source *s, char *why,
+		       size_t why_size)
+{
+	int rv = sm_restore(sm, s->bytes, s->len);
+
+	if (rv == 0)
+		return s->f ? copy_read_log(sm, s->f, s->log, why, why_size) :
+			      0;
+	(void)snprintf(why, why_size, "%s %s", s->base,
+		       rv == -EPROTONOSUPPORT ?
+			       "is of a later version of hail-metad" :
+		       rv == -ENOMEM ?
+			       "does not fit into memory" :
+			       "is no backup of hail-metad, or damaged");
+	return rv;
+}
+
 int restore_read(struct metad *md, const char *path, char *why,
 		 size_t why_size)
 {
-	char base[PATH_MAX], log[PATH_MAX] = "";
-	int64_t gen = copy_newest(path);
-	uint8_t *p = NULL;
-	size_t len = 0;
-	int rv;
+	struct source s = { .f = NULL };
+	int rv = source_open(&s, path);
 
-	if (gen == 0) {
+	if (rv == -ENODATA)
 		(void)snprintf(why, why_size, "%s has no copy of hail-metad",
 			       path);
-		return -ENOENT;
-	}
-	if (gen > 0) {
-		(void)snprintf(base, sizeof(base), "%s/base-%012" PRId64, path,
-			       gen);
-		(void)snprintf(log, sizeof(log), "%s/log-%012" PRId64, path,
-			       gen);
-		path = base;
-	}
-	rv = read_all(path, &p, &len);
-	if (rv < 0) {
-		(void)snprintf(why, why_size, "cannot read %s: %s", path,
+	else if (rv < 0)
+		(void)snprintf(why, why_size, "cannot read %s: %s", s.base,
 			       strerror(-rv));
+	else
+		rv = source_load(md->sm, &s, why, why_size);
+	free(s.bytes);
+	if (s.f)
+		fclose(s.f);
+	if (rv < 0 || sm_map(md->sm)->cluster_id == md->cluster_id)
 		return rv;
-	}
-	rv = sm_restore(md->sm, p, len);
-	free(p);
-	if (rv == 0 && log[0]) {
-		rv = copy_read_log(md->sm, log, why, why_size);
-		if (rv < 0)
-			return rv;
-	}
-	if (rv < 0) {
-		(void)snprintf(why, why_size, "%s %s", path,
-			       rv == -EPROTONOSUPPORT ?
-				       "is of a later version of hail-metad" :
-			       rv == -ENOMEM ?
-				       "does not fit into memory" :
-				       "is no backup of hail-metad, "
-				       "or damaged");
-		return rv;
-	}
-	if (sm_map(md->sm)->cluster_id == md->cluster_id)
-		return 0;
 	(void)snprintf(why, why_size, "%s is of cluster 0x%016" PRIx64
-		       ", the cluster file says 0x%016" PRIx64, path,
+		       ", the cluster file says 0x%016" PRIx64, s.base,
 		       sm_map(md->sm)->cluster_id, md->cluster_id);
 	return -EXDEV;
 }
