@@ -114,6 +114,13 @@ static void cut_answer_tell(struct core_deferred *d)
 	free(t);
 }
 
+/* The kernel is going to have @a: with the units of what is still buffered. */
+static void attr_told(struct cut_op *o, int err, struct meta_attr *a)
+{
+	if (o->truncate && !err)
+		a->units = wb_units_tell(o->in);
+}
+
 static void cut_answer_set(struct cut_op *o, struct cut_answer *t, int err)
 {
 	*t = (struct cut_answer){
@@ -124,6 +131,7 @@ static void cut_answer_set(struct cut_op *o, struct cut_answer *t, int err)
 		.err = err,
 		.attr = o->in->attr,
 	};
+	attr_told(o, err, &t->attr);
 	o->told = true;
 	core_defer(o->c, &t->def);
 }
@@ -193,6 +201,8 @@ static void cut_done(struct cut_op *o, int err)
 {
 	o->err = err;
 	o->attr = o->in->attr;
+	if (!o->told)
+		attr_told(o, err, &o->attr);
 	dlist_del(&o->node);
 	inode_unpin(o->c, o->in);
 	o->def.fn = cut_callback;

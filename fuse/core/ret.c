@@ -142,8 +142,9 @@ static void ret_done(struct meta_call *mc, int err, const uint8_t *body,
 		ci->ret_inflight--;
 		if (err && (r.what & META_RETURN_SIZE))
 			ci->bad = true; /* fsync had promised this size */
-		/* Who asked while it was buffered was told an estimate. */
-		if (r.units_delta != 0 && wb_units_stale(ci)) {
+		/* Who asked while it was buffered was told an estimate, which
+		 * may be wrong also where nothing was added. */
+		if ((r.what & META_RETURN_SIZE) && wb_units_stale(ci)) {
 			ci->units_kept = false;
 			inode_tell_changed(c, r.ino);
 		}

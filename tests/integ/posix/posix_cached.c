@@ -141,6 +141,14 @@ static int64_t blocks_of(const char *name)
 	return (int64_t)stx.stx_blocks;
 }
 
+/* An estimate becomes true by itself. */
+static bool come_to_have_blocks(const char *name, int64_t blocks)
+{
+	for (int i = 0; i < 500 && blocks_of(name) != blocks; i++)
+		nap();
+	return blocks_of(name) == blocks;
+}
+
 static void unsynced_bytes_have_blocks(void)
 {
 	static char buf[65536];
@@ -153,9 +161,30 @@ static void unsynced_bytes_have_blocks(void)
 	fd = open("f", O_RDWR);
 	CHECK(pwrite(fd, buf, 4096, 0) == 4096 && close(fd) == 0);
 	CHECK(blocks_of("f") >= 136);
-	for (int i = 0; i < 100 && blocks_of("f") != 136; i++)
-		nap(); /* what was an estimate becomes true by itself */
-	CHECK(blocks_of("f") == 136);
+	CHECK(come_to_have_blocks("f", 136));
+}
+
+static void rewritten_bytes_keep_their_blocks(void)
+{
+	static char buf[65536];
+	int fd = open("f", O_RDWR | O_CREAT, 0644);
+	CHECK(ftruncate(fd, 1 << 20) == 0);
+	for (int i = 0; i < 3; i++) {
+		CHECK(pwrite(fd, buf, sizeof(buf), 0) == sizeof(buf));
+		(void)blocks_of("f");
+		CHECK(fsync(fd) == 0);
+		CHECK(come_to_have_blocks("f", 128));
+	}
+	CHECK(close(fd) == 0);
+}
+
+static void what_a_truncation_leaves_has_blocks(void)
+{
+	static char buf[65536];
+	int fd = open("f", O_RDWR | O_CREAT, 0644);
+	CHECK(write(fd, buf, sizeof(buf)) == sizeof(buf));
+	CHECK(close(fd) == 0 && truncate("f", 8192) == 0);
+	CHECK(blocks_of("f") == 16);
 }
 
 const struct posix_case posix_cached[] = {
@@ -169,5 +198,9 @@ const struct posix_case posix_cached[] = {
 	  reading_moves_the_atime, false },
 	{ "bytes that are not synced have blocks",
 	  unsynced_bytes_have_blocks, false },
+	{ "bytes that are written again keep their blocks",
+	  rewritten_bytes_keep_their_blocks, false },
+	{ "what a truncation leaves has blocks before it is synced",
+	  what_a_truncation_leaves_has_blocks, false },
 	{ NULL, NULL, false }
 };
