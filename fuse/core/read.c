@@ -594,7 +594,8 @@ void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 	op->arg = arg;
 	core_lock(c);
 	inode_pin(op->in);
-	if (!(f->flags & O_NOATIME))
+	/* What may only write is read by the kernel, for a part of a page. */
+	if (!(f->flags & O_NOATIME) && (f->flags & O_ACCMODE) != O_WRONLY)
 		(void)inode_touch_atime(c, op->in);
 	ahead = prefetch_note(c, f, off, op->len);
 	core_unlock(c);

@@ -307,6 +307,23 @@ static void blocks_are_seen_after_fdatasync(void)
 	CHECK(st_of("f").st_blocks >= 2048);
 }
 
+static void writing_leaves_the_atime(void)
+{
+	static char buf[8192];
+	int fd = rw("f");
+	CHECK(write(fd, buf, sizeof(buf)) == sizeof(buf));
+	CHECK(fsync(fd) == 0 && close(fd) == 0);
+	drop();
+	struct timespec a = st_of("f").st_atim;
+	nap();
+	fd = open("f", O_WRONLY); /* a part of a page: the kernel reads it */
+	CHECK(pwrite(fd, "x", 1, 100) == 1);
+	CHECK(fsync(fd) == 0 && close(fd) == 0);
+	drop();
+	struct timespec b = st_of("f").st_atim;
+	CHECK(a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec);
+}
+
 const struct posix_case posix_held[] = {
 	{ "O_TMPFILE takes the umask", tmpfiles_take_the_umask, false },
 	{ "chown of neither owner nor group clears set-id bits, of files alone",
@@ -334,5 +351,7 @@ const struct posix_case posix_held[] = {
 	  renaming_moves_the_ctime, true },
 	{ "blocks are seen soon after fdatasync",
 	  blocks_are_seen_after_fdatasync, false },
+	{ "writing a part of a page leaves the atime",
+	  writing_leaves_the_atime, true },
 	{ NULL, NULL, false }
 };
