@@ -12,8 +12,6 @@
 
 #include "common/limits.h"
 
-#define SEG_SHIFT 16u
-#define SEG_UNITS (1u << SEG_SHIFT) /* 256 MiB */
 #define SEG_COUNT_MAX (1u << (32 - SEG_SHIFT))
 #define EXTENT_LOC_MIN 16u
 

@@ -91,9 +91,12 @@ uint64_t space_growable(struct store *s)
 	disk = s->fs_units_free;
 	if (s->shrink.seg != NULL)
 		disk += s->shrink.unit_count;
-	/* The index grows, too, out of what we leave. */
-	if (disk < s->reserve + units)
+	/* The index grows, too, out of what we leave; and room for a part of a
+	 * segment makes none (grow_start()). */
+	if (disk < s->reserve + units) {
 		units = disk > s->reserve ? disk - s->reserve : 0;
+		units -= units % segment_units(s);
+	}
 	return units;
 }
 

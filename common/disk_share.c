@@ -1,5 +1,7 @@
 #include "common/disk_share.h"
 
+#include "common/limits.h"
+
 #include <stdio.h>
 #include <sys/stat.h>
 #include <xxhash.h>
@@ -41,7 +43,10 @@ static uint64_t part_of(const struct disk_share *v, uint32_t count,
 		sharers++;
 		more = u64_max(more, v[i].units_more);
 	}
-	return u64_min(of->units_more, more / sharers);
+	more /= sharers;
+	if (of->units_more <= more)
+		return of->units_more;
+	return more - more % SEG_UNITS; /* no half segments */
 }
 
 void disk_share_sum(const struct disk_share *v, uint32_t count,

@@ -14,6 +14,10 @@
 #define BLOCK_LOG2_DEFAULT 20u
 #define BLOCK_UNITS_MAX (1u << (BLOCK_LOG2_MAX - UNIT_SHIFT))
 
+/* A block daemon takes room on its disk a segment at a time. */
+#define SEG_SHIFT 16u
+#define SEG_UNITS (1u << SEG_SHIFT) /* 256 MiB */
+
 #define SLOT_COUNT 4096u
 #define DAEMON_COUNT_MAX 256u
 #define REPLICA_COUNT_MAX 3u

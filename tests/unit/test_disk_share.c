@@ -2,12 +2,15 @@
  * Method: sums that can be made by hand.
  */
 #include "common/disk_share.h"
+#include "common/limits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
+
+#define S ((uint64_t)SEG_UNITS)
 
 #define SUM(...)                                                             \
 	sum((const struct disk_share[]){ __VA_ARGS__ },                      \
@@ -41,21 +44,36 @@ static void disks_of_their_own_are_added(void **state)
 static void a_shared_disk_is_counted_once(void **state)
 {
 	(void)state;
-	is(SUM({ 90, 90, 90, 7 }, { 90, 90, 90, 7 }, { 90, 90, 90, 7 }), 90,
-	   90, 90);
+	is(SUM({ 9 * S, 9 * S, 9 * S, 7 }, { 9 * S, 9 * S, 9 * S, 7 },
+	       { 9 * S, 9 * S, 9 * S, 7 }),
+	   9 * S, 9 * S, 9 * S);
 	/* What a daemon has taken is its own. */
-	is(SUM({ 130, 70, 60, 7 }, { 60, 60, 60, 7 }), 130, 70, 60);
-	is(SUM({ 60, 60, 60, 7 }, { 60, 60, 60, 7 }, { 50, 40, 40, 8 }), 110,
-	   100, 90);
+	is(SUM({ 6 * S + 70, 6 * S + 10, 6 * S, 7 },
+	       { 6 * S, 6 * S, 6 * S, 7 }),
+	   6 * S + 70, 6 * S + 10, 6 * S);
+	is(SUM({ 6 * S, 6 * S, 6 * S, 7 }, { 6 * S, 6 * S, 6 * S, 7 },
+	       { 5 * S, 4 * S, 4 * S, 8 }),
+	   11 * S, 10 * S, 9 * S);
+}
+
+static void half_segments_do_not_count(void **state)
+{
+	(void)state;
+	is(SUM({ 7 * S, 7 * S, 7 * S, 7 }, { 7 * S, 7 * S, 7 * S, 7 }), 6 * S,
+	   6 * S, 6 * S);
+	is(SUM({ S + 70, S + 50, S, 7 }, { S + 70, S + 60, S, 7 }), 140, 110,
+	   100);
 }
 
 static void limits_and_reserves_count(void **state)
 {
 	(void)state;
 	/* One may take no more than 10 of it (--capacity). */
-	is(SUM({ 10, 10, 10, 7 }, { 80, 80, 80, 7 }), 50, 50, 20);
+	is(SUM({ 10, 10, 10, 7 }, { 8 * S, 8 * S, 8 * S, 7 }), 4 * S + 10,
+	   4 * S + 10, 20);
 	/* Less is free than the disk could give: it is promised. */
-	is(SUM({ 60, 10, 60, 7 }, { 60, 60, 60, 7 }), 60, 30, 0);
+	is(SUM({ 6 * S, S, 6 * S, 7 }, { 6 * S, 6 * S, 6 * S, 7 }), 6 * S,
+	   3 * S, 0);
 }
 
 static void nobody_has_nothing(void **state)
@@ -69,6 +87,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(disks_of_their_own_are_added),
 		cmocka_unit_test(a_shared_disk_is_counted_once),
+		cmocka_unit_test(half_segments_do_not_count),
 		cmocka_unit_test(limits_and_reserves_count),
 		cmocka_unit_test(nobody_has_nothing),
 	};

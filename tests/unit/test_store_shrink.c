@@ -360,6 +360,22 @@ static void every_step_may_be_the_last(void **state)
 	}
 }
 
+/* The disk has room for two and a half segments more. */
+static void what_makes_no_segment_is_not_counted(void **state)
+{
+	struct store_box *b = *state;
+	const uint64_t segment = SEGMENT_UNITS_HERE * (uint64_t)UNIT_SIZE;
+	uint64_t told;
+
+	store_box_settle(b); /* with its first segment */
+	fake_dev_set_space(b->f, b->s->reserve * UNIT_SIZE + 5 * segment / 2);
+	b->s->fs_checked_ms = 0; /* it looks again */
+	told = store_box_stat(b).units_free;
+	assert_int_equal(store_box_stat(b).units_more, 2 * SEGMENT_UNITS_HERE);
+	assert_int_equal(fill_up(b, 10), told * UNIT_SIZE / BLOCK);
+	assert_int_equal(store_box_stat(b).units_more, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -387,6 +403,8 @@ int main(void)
 			a_writer_that_needs_its_name_waits, setup, teardown),
 		cmocka_unit_test_setup_teardown(every_step_may_be_the_last,
 						setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_makes_no_segment_is_not_counted, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
