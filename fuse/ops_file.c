@@ -64,6 +64,16 @@ static void opening_undo(struct opening *o)
 	rim_file_free(o->f);
 }
 
+static void opening_cache(struct opening *o)
+{
+	enum core_cache cache = core_file_cache(o->rr.rim->core, o->f->file);
+
+	if (cache == CORE_CACHE_NONE)
+		o->fi.direct_io = 1;
+	else if (cache == CORE_CACHE_DROP)
+		o->fi.keep_cache = 0;
+}
+
 static void opened(void *arg, int err)
 {
 	struct opening *o = arg;
@@ -73,6 +83,8 @@ static void opened(void *arg, int err)
 			fuse_reply_err(req, -err);
 		rim_file_free(o->f);
 	} else {
+		if (!o->fi.direct_io)
+			opening_cache(o);
 		rim_file_sent(o->f);
 		if (!req || fuse_reply_open(req, &o->fi) == -ENOENT)
 			opening_undo(o);

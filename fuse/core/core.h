@@ -163,6 +163,14 @@ void core_open(struct core *c, uint64_t ino, int flags,
 /* The last word on a handle; never fails, never blocks. */
 void core_release(struct core *c, struct core_file *f);
 uint64_t core_file_ino(const struct core_file *f);
+/* What the kernel may keep of a file for a handle that was opened just now and
+ * is not O_DIRECT. A direct write that its program does not wait for
+ * (io_submit(2), io_uring) leaves in the kernel's cache what others read into
+ * it meanwhile: while only O_DIRECT handles write, who opens the file to read
+ * it reads past the cache; other handles, and the first one after that, start
+ * with none. */
+enum core_cache { CORE_CACHE_KEEP, CORE_CACHE_DROP, CORE_CACHE_NONE };
+enum core_cache core_file_cache(struct core *c, const struct core_file *f);
 /* Has anybody a handle that writes? @mapped: one that a mapping can store
  * through, which has to read as well. */
 bool core_open_for_write(struct core *c, uint64_t ino, bool mapped);

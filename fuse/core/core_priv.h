@@ -49,6 +49,8 @@ struct core_inode {
 	uint32_t open_count; /* handles */
 	uint32_t write_open_count;
 	uint32_t rdwr_open_count; /* of those */
+	uint32_t direct_open_count; /* of those that write: O_DIRECT */
+	bool direct_written; /* there were such since core_file_cache() */
 	uint32_t pin_count; /* operations in flight; keeps it in memory */
 	bool attr_valid;
 	/* The truth as this mount knows it. While @leased, size, mtime and

@@ -21,6 +21,11 @@ static bool file_writes(const struct core_file *f)
 	return (f->flags & O_ACCMODE) != O_RDONLY;
 }
 
+static bool file_writes_direct(const struct core_file *f)
+{
+	return file_writes(f) && (f->flags & O_DIRECT);
+}
+
 void file_attach(struct core *c, struct core_file *f, struct core_inode *in)
 {
 	dlist_add(&c->files, &f->node);
@@ -31,6 +36,10 @@ void file_attach(struct core *c, struct core_file *f, struct core_inode *in)
 		in->write_open_count++;
 	if ((f->flags & O_ACCMODE) == O_RDWR)
 		in->rdwr_open_count++;
+	if (file_writes_direct(f)) {
+		in->direct_open_count++;
+		in->direct_written = true;
+	}
 }
 
 uint64_t core_file_ino(const struct core_file *f)
@@ -46,6 +55,24 @@ bool core_open_for_write(struct core *c, uint64_t ino, bool mapped)
 				   in->write_open_count) > 0;
 	core_unlock(c);
 	return yes;
+}
+
+enum core_cache core_file_cache(struct core *c, const struct core_file *f)
+{
+	struct core_inode *in = f->in;
+	enum core_cache cache = CORE_CACHE_KEEP;
+
+	core_lock(c);
+	/* What a writer through the cache has appended may not be known here:
+	 * a read past the cache would end before it. */
+	if (in->direct_open_count > 0 &&
+	    in->direct_open_count == in->write_open_count)
+		cache = CORE_CACHE_NONE;
+	else if (in->direct_written)
+		cache = CORE_CACHE_DROP;
+	in->direct_written = in->direct_open_count > 0;
+	core_unlock(c);
+	return cache;
 }
 
 struct open_op {
@@ -159,6 +186,8 @@ void core_release(struct core *c, struct core_file *f)
 		in->write_open_count--;
 	if ((f->flags & O_ACCMODE) == O_RDWR)
 		in->rdwr_open_count--;
+	if (file_writes_direct(f))
+		in->direct_open_count--;
 	if (in->orphan && in->open_count == 0) {
 		ret_unheld(c, in);
 	} else if (file_writes(f) && in->write_open_count == 0) {

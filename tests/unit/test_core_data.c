@@ -497,6 +497,46 @@ static void test_a_copy_that_nobody_waits_for_writes_nothing(void **state)
 	dfix_stop(d);
 }
 
+/* What the kernel may keep for a handle that is opened now. */
+static enum core_cache opened_cache(struct dfix *d, uint64_t ino, int flags)
+{
+	struct core_file *f = NULL;
+	enum core_cache cache;
+
+	assert_int_equal(op_open(&d->f, ino, flags, &f), 0);
+	cache = core_file_cache(d->f.c, f);
+	d_close(d, f);
+	return cache;
+}
+
+static void test_readers_go_past_the_cache_beside_direct_writers(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f"), *w[2];
+	uint64_t ino = core_file_ino(f);
+
+	(void)state;
+	assert_int_equal(opened_cache(d, ino, O_RDONLY | O_DIRECT),
+			 CORE_CACHE_KEEP);
+	assert_int_equal(opened_cache(d, ino, O_RDONLY), CORE_CACHE_KEEP);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(op_open(&d->f, ino, O_RDWR | O_DIRECT, &w[i]),
+				 0);
+	/* beside @f, which may have more in the kernel's cache than we know */
+	assert_int_equal(opened_cache(d, ino, O_RDONLY), CORE_CACHE_DROP);
+	d_close(d, f);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(opened_cache(d, ino, O_RDONLY),
+				 CORE_CACHE_NONE);
+		assert_int_equal(opened_cache(d, ino, O_RDWR),
+				 CORE_CACHE_DROP);
+		d_close(d, w[i]);
+	}
+	assert_int_equal(opened_cache(d, ino, O_RDONLY), CORE_CACHE_DROP);
+	assert_int_equal(opened_cache(d, ino, O_RDONLY), CORE_CACHE_KEEP);
+	dfix_stop(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -524,6 +564,8 @@ int main(void)
 		cmocka_unit_test(test_a_copy_tells_how_far_it_came),
 		cmocka_unit_test(
 			test_a_copy_that_nobody_waits_for_writes_nothing),
+		cmocka_unit_test(
+			test_readers_go_past_the_cache_beside_direct_writers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

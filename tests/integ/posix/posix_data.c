@@ -1,8 +1,12 @@
 /* Facts about content: holes, sizes, mmap, direct I/O, append. */
 #include "posix.h"
 
+#include <linux/aio_abi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -377,6 +381,83 @@ static void big_file_reads_back(void)
 	CHECK(st_of("f").st_blocks * 512 >= 40 * MIB);
 }
 
+#define AIO_LEN (640 << 10)
+#define AIO_PARTS 5
+
+static void read_again_and_again(const char *name)
+{
+	static char buf[AIO_LEN];
+	CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+	for (;;) {
+		int fd = open(name, O_RDONLY);
+		CHECK(fd >= 0 && read(fd, buf, sizeof(buf)) >= 0);
+		close(fd);
+	}
+}
+
+static void aio_write(aio_context_t ctx, int fd, char *buf)
+{
+	const size_t part = AIO_LEN / AIO_PARTS;
+	struct iocb cb[AIO_PARTS], *list[AIO_PARTS];
+	struct io_event done[AIO_PARTS];
+	memset(cb, 0, sizeof(cb));
+	for (size_t i = 0; i < AIO_PARTS; i++) {
+		list[i] = &cb[i];
+		cb[i].aio_lio_opcode = IOCB_CMD_PWRITE;
+		cb[i].aio_fildes = (uint32_t)fd;
+		cb[i].aio_buf = (uintptr_t)(buf + i * part);
+		cb[i].aio_nbytes = part;
+		cb[i].aio_offset = (int64_t)(i * part);
+	}
+	CHECK(syscall(SYS_io_submit, ctx, AIO_PARTS, list) == AIO_PARTS);
+	CHECK(syscall(SYS_io_getevents, ctx, AIO_PARTS, AIO_PARTS, done,
+		      NULL) == AIO_PARTS);
+	for (int i = 0; i < AIO_PARTS; i++)
+		CHECK(done[i].res == (int64_t)part);
+}
+
+static void holds_only(const char *name, char c)
+{
+	static char buf[AIO_LEN];
+	int fd = open(name, O_RDONLY);
+	CHECK(fd >= 0 && read(fd, buf, sizeof(buf)) == sizeof(buf));
+	CHECK(close(fd) == 0);
+	for (size_t i = 0; i < sizeof(buf); i++)
+		CHECK(buf[i] == c);
+}
+
+static void direct_writes_are_read_by_others(void)
+{
+	aio_context_t ctx = 0;
+	pid_t readers[2];
+	void *buf;
+	char c = 0;
+	int fd = open("f", O_RDWR | O_CREAT | O_DIRECT, 0644);
+	if (fd < 0 && errno == EINVAL)
+		posix_skip("no O_DIRECT");
+	CHECK(fd >= 0 && posix_memalign(&buf, 4096, AIO_LEN) == 0);
+	memset(buf, 0, AIO_LEN);
+	CHECK(pwrite(fd, buf, AIO_LEN, 0) == AIO_LEN);
+	CHECK(syscall(SYS_io_setup, AIO_PARTS, &ctx) == 0);
+	for (int i = 0; i < 2; i++) {
+		readers[i] = fork();
+		if (readers[i] == 0)
+			read_again_and_again("f");
+		CHECK(readers[i] > 0);
+	}
+	for (int i = 0; i < 600; i++) {
+		memset(buf, ++c, AIO_LEN);
+		aio_write(ctx, fd, buf);
+		holds_only("f", c);
+	}
+	CHECK(close(fd) == 0);
+	holds_only("f", c);
+	for (int i = 0; i < 2; i++) {
+		CHECK(kill(readers[i], SIGKILL) == 0);
+		CHECK(waitpid(readers[i], NULL, 0) == readers[i]);
+	}
+}
+
 const struct posix_case posix_data[] = {
 	{ "holes read as zeros and take no space", holes_read_as_zeros, false },
 	{ "a file may be sparse up to 8 TiB", sparse_to_the_last_byte, false },
@@ -398,6 +479,8 @@ const struct posix_case posix_data[] = {
 	  private_mapping_leaves_the_file, false },
 	{ "direct I/O and a mapping of one file agree",
 	  direct_and_mapped_agree, false },
+	{ "direct writes that nobody waits for are what others read",
+	  direct_writes_are_read_by_others, false },
 	{ "O_SYNC, O_DSYNC, RWF_DSYNC", sync_flags_work, false },
 	{ "bad offsets, empty writes, wrong modes", limits_are_errors, false },
 	{ "a thousand small files", many_small_files, false },
