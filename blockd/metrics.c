@@ -4,7 +4,8 @@
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <time.h>
+
+#include "common/clock.h"
 
 /* A loop that does not answer within this is stuck: say so. */
 #define METRICS_WAIT_S 2
@@ -87,9 +88,7 @@ static char *ask(struct metrics *m)
 	pthread_mutex_lock(&m->lock);
 	m->refs++;
 	pthread_mutex_unlock(&m->lock);
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += METRICS_WAIT_S;
-
+	until = clock_deadline(METRICS_WAIT_S * 1000);
 	ring_post(m->ring, ask_on_loop, a);
 	pthread_mutex_lock(&a->lock);
 	while (!a->answered &&

@@ -5,8 +5,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 #define RING_SQ_ENTRIES 512u
 #define RING_CQ_ENTRIES 4096u
@@ -55,10 +56,7 @@ struct ring {
 
 uint64_t ring_now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return clock_now_ns(CLOCK_MONOTONIC);
 }
 
 uint64_t ring_now_ms(void)

@@ -1,7 +1,6 @@
 #include "blockd/serve_priv.h"
 
-#include <time.h>
-
+#include "common/clock.h"
 #include "common/crc32c.h"
 #include "common/diag.h"
 #include "common/status.h"
@@ -149,10 +148,7 @@ static bool refuse(struct serve_req *q, int err)
 
 uint64_t blk_serve_lease_clock_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+	return clock_now_ms(CLOCK_BOOTTIME);
 }
 
 bool blk_serve_lease_ok(const struct serve *s)

@@ -2,9 +2,9 @@
 #include "blockd/worker.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include "blockd/mem.h"
+#include "common/clock.h"
 
 struct worker {
 	struct dev *dev;
@@ -40,10 +40,8 @@ static void tick_arrived(void *arg)
 
 static void wait_second(struct worker *w)
 {
-	struct timespec t;
+	struct timespec t = clock_deadline(1000);
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec++;
 	if (pthread_cond_timedwait(&w->cond, &w->lock, &t) == ETIMEDOUT &&
 	    w->ticking && !w->stop && !w->tick_posted) {
 		w->tick_posted = true;

@@ -6,8 +6,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 #define EVENTS_MAX 64
 #define SPIN_CREDIT_MAX 16u
@@ -15,14 +16,6 @@
  * credit every 64th chance is tried: conditions change. */
 #define SPIN_RETRY 64u
 #define SPIN_TURN_NS 4000u
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 void rpc_net_wake(struct rpc_net *n, uint64_t due_ms)
 {
@@ -136,7 +129,7 @@ static bool spin_allowed(struct rpc_net *n)
 /* Polls for a short time. Returns what epoll_wait() does. */
 static int spin(struct rpc_net *n, struct epoll_event *ev)
 {
-	uint64_t turn_ns = now_ns(), t_ns;
+	uint64_t turn_ns = clock_now_ns(CLOCK_MONOTONIC), t_ns;
 	uint64_t end_ns = turn_ns + atomic_load(&n->spin_us) * 1000u;
 	int event_count;
 	bool shared;
@@ -145,7 +138,7 @@ static int spin(struct rpc_net *n, struct epoll_event *ev)
 	do {
 		sched_yield();
 		event_count = epoll_wait(n->epfd, ev, EVENTS_MAX, 0);
-		t_ns = now_ns();
+		t_ns = clock_now_ns(CLOCK_MONOTONIC);
 		/* A turn that took long: somebody else wanted this core, and
 		 * he may be the daemon we wait for. */
 		shared = t_ns - turn_ns > SPIN_TURN_NS;

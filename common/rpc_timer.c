@@ -2,7 +2,7 @@
  * later than all others, so insertion walks from the end. */
 #include "common/rpc_priv.h"
 
-#include <time.h>
+#include "common/clock.h"
 
 /* Timers a pass runs, so that one that always starts itself anew with no delay
  * cannot keep the loop from its sockets. */
@@ -10,10 +10,7 @@
 
 uint64_t rpc_now_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000u + (uint64_t)ts.tv_nsec / 1000000u;
+	return clock_now_ms(CLOCK_MONOTONIC);
 }
 
 static void timer_unlink(struct rpc_net *n, struct rpc_timer *t)

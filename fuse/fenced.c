@@ -9,8 +9,7 @@
  */
 #include "fuse/rim.h"
 
-#include <time.h>
-
+#include "common/clock.h"
 #include "common/diag.h"
 
 #define LOOK_MS 200
@@ -42,13 +41,9 @@ static void drop(struct rim *r)
 /* Returns false: it is time to end. */
 static bool nap(void)
 {
-	struct timespec t;
+	struct timespec t = clock_deadline(LOOK_MS);
 	bool stop;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += LOOK_MS * 1000000L;
-	t.tv_sec += t.tv_nsec / 1000000000;
-	t.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&watch.lock);
 	while (!watch.stop &&
 	       pthread_cond_timedwait(&watch.cond, &watch.lock, &t) == 0)

@@ -14,6 +14,8 @@
 
 #include <time.h>
 
+#include "common/clock.h"
+
 #define LOOK_MS 500
 #define STUCK_MS 1000
 #define LOOK_MAX 64 /* in one round under the lock */
@@ -23,16 +25,12 @@ static struct rim_req *head, *tail; /* oldest first */
 
 int64_t rim_now_ms(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return (int64_t)clock_now_ms(CLOCK_MONOTONIC_COARSE);
 }
 
 int64_t rim_now_ns(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	return (int64_t)clock_now_ns(CLOCK_MONOTONIC);
 }
 
 void rim_begin(struct rim_req *rr, fuse_req_t req)

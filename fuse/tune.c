@@ -20,7 +20,6 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/diag.h"
@@ -95,13 +94,6 @@ static const struct fuse_lowlevel_ops probe_ops = {
 	.fsync = probe_fsync,
 };
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 enum { PROBE_PAIR, PROBE_WRITE, PROBE_STAT, PROBE_KINDS };
 
 struct probe_ns {
@@ -124,11 +116,11 @@ static int64_t probe_kind(int fd, int kind)
 	int64_t start = 0;
 	for (int i = 0; i < PROBE_WARM + PROBE_TIMES; i++) {
 		if (i == PROBE_WARM)
-			start = now_ns();
+			start = rim_now_ns();
 		if (!probe_once(fd, kind))
 			return 0;
 	}
-	return (now_ns() - start) / PROBE_TIMES;
+	return (rim_now_ns() - start) / PROBE_TIMES;
 }
 
 /* In a child of its own. */

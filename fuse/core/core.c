@@ -1,10 +1,9 @@
 /* Life cycle of the client core, its lock and what waits for the unlock. */
 #include "fuse/core/blk_priv.h"
 
+#include "common/clock.h"
 #include "common/diag.h"
 #include "fuse/core/meta_priv.h"
-
-#include <time.h>
 
 void core_lock(struct core *c)
 {
@@ -61,16 +60,12 @@ bool core_is_fenced(struct core *c)
 
 int64_t core_now_ns(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_REALTIME_COARSE, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	return (int64_t)clock_now_ns(CLOCK_REALTIME_COARSE);
 }
 
 uint64_t core_now_ms(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return clock_now_ms(CLOCK_MONOTONIC);
 }
 
 /* ---- waiting at start and stop ---- */

@@ -2,6 +2,8 @@
  * enough, inodes that got memory again. */
 #include "fuse/core/blk_priv.h"
 
+#include "common/clock.h"
+
 /* Inodes it collects before it lets go of the lock. */
 #define FLUSH_BATCH 64u
 
@@ -115,15 +117,8 @@ static uint64_t flusher_round(struct flusher *f)
 
 static void flusher_sleep(struct flusher *f, uint64_t ms)
 {
-	struct timespec t;
+	struct timespec t = clock_deadline(ms);
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += (time_t)(ms / 1000);
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
 	pthread_mutex_lock(&f->lock);
 	while (!f->kicked && !f->stop) {
 		if (ms == 0)

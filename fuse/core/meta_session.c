@@ -3,6 +3,7 @@
  */
 #include "fuse/core/meta_priv.h"
 
+#include "common/clock.h"
 #include "common/diag.h"
 
 #include <time.h>
@@ -16,9 +17,7 @@
 /* Counts while the machine sleeps: metad's clock does not stop either. */
 static uint64_t boot_time_ms(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return clock_now_ms(CLOCK_BOOTTIME);
 }
 
 bool meta_may_serve(struct core *c)

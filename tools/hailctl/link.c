@@ -2,8 +2,8 @@
 #include "tools/hailctl/ctl.h"
 
 #include <pthread.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/cmap.h"
 
 struct link_wait {
@@ -67,18 +67,10 @@ const char *link_name(const struct link *l)
  * too. */
 static int wait_up(struct link_wait *w, uint64_t timeout_ms)
 {
-	struct timespec end;
-	int rv;
+	struct timespec end = clock_deadline(timeout_ms);
+	int rv = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec += (time_t)(timeout_ms / 1000);
-	end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (end.tv_nsec >= 1000000000) {
-		end.tv_sec++;
-		end.tv_nsec -= 1000000000;
-	}
 	pthread_mutex_lock(&w->lock);
-	rv = 0;
 	while (!w->up && w->error == 0 && rv == 0)
 		rv = -pthread_cond_timedwait(&w->cond, &w->lock, &end);
 	if (w->up)

@@ -4,8 +4,9 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "common/clock.h"
 
 #define PROGRESS_MS 500
 
@@ -14,17 +15,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool shown;
 static uint64_t shown_ms;
 
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 void progress(const struct ctl *c, const char *fmt, ...)
 {
-	uint64_t now = now_ms();
+	uint64_t now = clock_now_ms(CLOCK_MONOTONIC);
 	va_list ap;
 
 	if (c->o.json || !isatty(STDERR_FILENO))
@@ -63,13 +56,9 @@ struct watch {
 /* False: it is over. */
 static bool nap(struct watch *w)
 {
-	struct timespec t;
+	struct timespec t = clock_deadline(PROGRESS_MS);
 	bool done;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += PROGRESS_MS * 1000000L;
-	t.tv_sec += t.tv_nsec / 1000000000;
-	t.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&w->lock);
 	while (!w->done &&
 	       pthread_cond_timedwait(&w->cond, &w->lock, &t) == 0)

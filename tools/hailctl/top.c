@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/json_bytes.h"
 
 enum op { OP_READ, OP_WRITE, OP_SYNC, OP_NAMES, OP_COUNT };
@@ -24,14 +25,6 @@ struct sample {
 	struct row *first, **tail;
 	uint64_t at_ms;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static void sample_free(struct sample *s)
 {
@@ -131,7 +124,7 @@ static int sample_take(struct ctl *c, struct sample *s)
 	*s = (struct sample){ .tail = &s->first };
 	if (links_open(c, &ls) < 0)
 		return CTL_FAILED;
-	s->at_ms = now_ms();
+	s->at_ms = clock_now_ms(CLOCK_MONOTONIC);
 	if (ls.count > 0 && ls.v[0].error == 0)
 		add_mounts(s, &ls.v[0]);
 	for (uint32_t i = 0; i < ls.count; i++) {
