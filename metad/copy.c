@@ -6,12 +6,12 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/crc32c.h"
 #include "common/diag.h"
 
@@ -101,11 +101,6 @@ static bool log_due(const struct copy *c)
 	       c->head->batch <= c->durable;
 }
 
-static uint64_t now_ms(void)
-{
-	return uv_hrtime() / 1000000;
-}
-
 /* Until then the log misses what comes. Lock held. */
 static void begin_anew(struct copy *c, int error, uint64_t delay_ms)
 {
@@ -115,7 +110,7 @@ static void begin_anew(struct copy *c, int error, uint64_t delay_ms)
 	c->error = error;
 	c->follows = false;
 	c->anew = true;
-	c->anew_ms = now_ms() + delay_ms;
+	c->anew_ms = clock_now_ms(CLOCK_MONOTONIC) + delay_ms;
 	queue_drop(c);
 }
 
@@ -301,7 +296,7 @@ static void write_some(struct copy *c)
 		   c->log_bytes > c->base_bytes) {
 		/* The log goes on until the loop takes the new base. */
 		c->anew = true;
-		c->anew_ms = now_ms();
+		c->anew_ms = clock_now_ms(CLOCK_MONOTONIC);
 	}
 }
 
@@ -336,7 +331,8 @@ static void look(uv_timer_t *t)
 		c->snap = NULL;
 		c->snap_done = false;
 	}
-	begin = may && c->anew && !c->snap && now_ms() >= c->anew_ms;
+	begin = may && c->anew && !c->snap &&
+		clock_now_ms(CLOCK_MONOTONIC) >= c->anew_ms;
 	if (begin)
 		c->anew = false;
 	pthread_mutex_unlock(&c->lock);
@@ -422,7 +418,6 @@ int copy_new(const struct copy_options *o, struct copy **ret, char *why,
 	     size_t why_size)
 {
 	struct copy *c = calloc(1, sizeof(*c));
-	pthread_condattr_t attr;
 	int rv;
 
 	if (!c || !(c->path = strdup(o->path))) {
@@ -443,10 +438,7 @@ int copy_new(const struct copy_options *o, struct copy **ret, char *why,
 		return rv;
 	}
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&c->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&c->wake, NULL);
 	rv = -pthread_create(&c->thread, NULL, run, c);
 	if (rv == 0) {
 		(void)uv_timer_init(o->loop, &c->timer);
