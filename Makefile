@@ -78,6 +78,7 @@ hailctl_SRC := $(sort $(wildcard tools/hailctl/*.c))
 testlib_SRC := $(sort $(wildcard tests/lib/*.c))
 unit_SRC := $(sort $(wildcard tests/unit/test_*.c))
 sim_SRC := $(sort $(wildcard tests/sim/sim_*.c))
+simlib_SRC := $(filter-out $(sim_SRC),$(sort $(wildcard tests/sim/*.c)))
 fuzz_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 integ_SRC := $(sort $(wildcard tests/integ/*.c))
 preload_SRC := $(sort $(wildcard tests/integ/preload/*.c))
@@ -157,8 +158,9 @@ $(TST)/unit/test_options $(TST)/fuzz/fuzz_options: $(OBJ)/fuse/options.o
 $(TST)/unit/%: $(OBJ)/tests/unit/%.o $(OBJ)/tests/lib/fail_malloc.o $(TEST_LIBS)
 	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(WRAP) -lcmocka \
 		$(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+$(TST)/sim/sim_cluster: $(call objs,$(simlib_SRC))
 $(TST)/sim/%: $(OBJ)/tests/sim/%.o $(TEST_LIBS)
-	$(call link,$^ $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
 $(TST)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/lib/fuzz_main.o $(TEST_LIBS)
 	$(call link,$^ $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
 $(TST)/integ/posix/posix: $(call objs,$(sort $(wildcard tests/integ/posix/*.c)))
@@ -201,7 +203,7 @@ integ: all tests
 integ-programs: $(INTEG)
 
 HEADERS := $(sort $(wildcard common/*.h blockd/*.h metad/*.h fuse/*.h \
-	fuse/core/*.h tools/hailctl/*.h tests/lib/*.h))
+	fuse/core/*.h tools/hailctl/*.h tests/lib/*.h tests/sim/*.h))
 hdr-check: $(patsubst %.h,$(OBJ)/hdr/%.ok,$(HEADERS))
 $(OBJ)/hdr/%.ok: %.h $(OBJ)/flags
 	@mkdir -p $(@D)
@@ -234,7 +236,8 @@ cov:
 FORMAT ?= clang-format-14
 C_FILES := $(sort $(common_SRC) $(blockd_SRC) $(metad_SRC) $(core_SRC) \
 	$(fuse_SRC) $(hailctl_SRC) $(testlib_SRC) $(unit_SRC) $(sim_SRC) \
-	$(fuzz_SRC) $(integ_SRC) $(preload_SRC) $(bench_SRC) $(power_SRC))
+	$(simlib_SRC) $(fuzz_SRC) $(integ_SRC) $(preload_SRC) $(bench_SRC) \
+	$(power_SRC))
 # make format FILES='common/wire.c': formats these, default all.
 FILES ?= $(C_FILES) $(HEADERS)
 format:

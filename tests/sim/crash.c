@@ -1,65 +1,7 @@
-/* The client dies: what sim_cluster.c must find afterwards. Part of it. */
-#ifndef TESTS_SIM_SIM_CRASH_H
-#define TESTS_SIM_SIM_CRASH_H
+/* The client dies: what is found afterwards. */
+#include "tests/sim/world.h"
 
-static struct model_fs *model_new(struct world *w)
-{
-	struct model_fs *m = model_fs_new(0755, 0);
-	struct model_create p = { .parent = MODEL_FS_ROOT,
-				  .mode = S_IFDIR | 0755 };
-
-	w->dir_model[0] = MODEL_FS_ROOT;
-	for (uint32_t i = 1; i < DIRS; i++) {
-		p.name = i == 1 ? "d1" : "d2";
-		require(w, model_fs_create(m, &p, 0, &w->dir_model[i]) == 0);
-	}
-	return m;
-}
-
-/* The names after the first @count mutations; files get their model's
- * numbers, those not made yet 0. */
-static struct model_fs *model_after(struct world *w, uint32_t count)
-{
-	struct model_fs *m = model_new(w);
-
-	for (uint32_t i = 0; i < w->fid_count; i++)
-		w->files[i].model = 0;
-	for (uint32_t i = 0; i < count; i++) {
-		const struct name_op *o = &w->ops[i];
-		uint64_t ino = 0;
-
-		(void)model_apply(w, m, o, &ino);
-		if (ino)
-			w->files[o->fid].model = ino;
-	}
-	return m;
-}
-
-/* Takes the longest prefix whose names are there. */
-static void adopt_names(struct world *w)
-{
-	struct listing real, want;
-	uint32_t count = w->op_count;
-
-	list_real(w, &real);
-	for (;; count--) {
-		struct model_fs *m = model_after(w, count);
-
-		list_model(w, m, &want);
-		if (memcmp(&real, &want, sizeof(real)) == 0) {
-			model_fs_free(w->model);
-			w->model = m;
-			break;
-		}
-		model_fs_free(m);
-		if (count == w->durable)
-			lost(w, "names after a crash are of no moment");
-	}
-	say(w, "  %u of %u mutations survived, %u had to", count, w->op_count,
-	    w->durable);
-	/* What fell away is never replayed; its files stay unborn. */
-	w->op_count = w->durable = count;
-}
+#include <fcntl.h>
 
 static void may_be(const struct data_op *o, uint64_t at, const uint8_t *got,
 		   bool *ok, bool *newer)
@@ -71,7 +13,7 @@ static void may_be(const struct data_op *o, uint64_t at, const uint8_t *got,
 	if (from >= end)
 		return;
 	if (!o->cut)
-		fill(p, o->end - o->off, o->seed);
+		content_fill(p, o->end - o->off, o->seed);
 	for (uint64_t b = from; b < end; b++) {
 		uint8_t is = got[b - at];
 
@@ -91,7 +33,7 @@ static void check_window(struct world *w, struct file *f, uint32_t i,
 			 const uint8_t *got, uint64_t size)
 {
 	static bool ok[WINDOW], newer[WINDOW];
-	uint64_t at = window_off(i), bytes;
+	uint64_t at = content_window_off(i), bytes;
 
 	bytes = size > at ? u64_min(size - at, WINDOW) : 0;
 	for (uint32_t b = 0; b < WINDOW; b++) {
@@ -102,10 +44,11 @@ static void check_window(struct world *w, struct file *f, uint32_t i,
 		may_be(&f->ops[k], at, got, ok, newer);
 	for (uint32_t b = 0; b < bytes; b++)
 		if (!ok[b]) {
-			say(w, "fid %u byte %llu is %02x, was %02x",
-			    fid_of(w, f), (unsigned long long)at + b, got[b],
-			    f->base[i * WINDOW + b]);
-			lost(w, "content is neither old nor new");
+			world_say(w, "fid %u byte %llu is %02x, was %02x",
+				  world_fid_of(w, f),
+				  (unsigned long long)at + b, got[b],
+				  f->base[i * WINDOW + b]);
+			world_lost(w, "content is neither old nor new");
 		}
 	if (size > f->lo && !f->grown && size > at && size <= at + WINDOW)
 		require(w, newer[size - 1 - at]);
@@ -117,7 +60,7 @@ static uint64_t real_size(struct world *w, struct file *f)
 	struct meta_attr a;
 
 	core_getattr(w->x.c, f->ino, sim_on_attr, k);
-	require(w, finish(w, k, &a, false) == 0);
+	require(w, trouble_finish(w, k, &a, false) == 0);
 	return a.size;
 }
 
@@ -132,16 +75,16 @@ static void check_tail(struct world *w, struct file *f, uint64_t size)
 		end = u64_max(end, mini_blockd_end(w->x.b[i], f->ino, &units));
 	require(w, mini_metad_getattr(w->x.m, f->ino, &a) == 0);
 	if (a.units != units) {
-		say(w, "  fid %u has %llu units, %llu are counted",
-		    fid_of(w, f), (unsigned long long)units,
-		    (unsigned long long)a.units);
-		lost(w, "units are not counted");
+		world_say(w, "  fid %u has %llu units, %llu are counted",
+			  world_fid_of(w, f), (unsigned long long)units,
+			  (unsigned long long)a.units);
+		world_lost(w, "units are not counted");
 	}
 	if (end <= size)
 		return;
-	say(w, "  fid %u has bytes up to %llu behind its end", fid_of(w, f),
-	    (unsigned long long)end);
-	lost(w, "bytes behind the end of a file");
+	world_say(w, "  fid %u has bytes up to %llu behind its end",
+		  world_fid_of(w, f), (unsigned long long)end);
+	world_lost(w, "bytes behind the end of a file");
 }
 
 /* Reads the file, checks it, and takes it for the model's. */
@@ -153,16 +96,16 @@ static void adopt_content(struct world *w, struct file *f)
 	struct sim_call *k = sim_call_new();
 
 	require(w, got);
-	say(w, "  fid %u has %llu bytes (%llu to %llu)", fid_of(w, f),
-	    (unsigned long long)size, (unsigned long long)f->lo,
-	    (unsigned long long)f->hi);
+	world_say(w, "  fid %u has %llu bytes (%llu to %llu)",
+		  world_fid_of(w, f), (unsigned long long)size,
+		  (unsigned long long)f->lo, (unsigned long long)f->hi);
 	require(w, size >= f->lo && size <= f->hi);
 	core_open(w->x.c, f->ino, O_RDONLY, &h, sim_on_err, k);
-	require(w, finish(w, k, NULL, false) == 0);
+	require(w, trouble_finish(w, k, NULL, false) == 0);
 	memset(got, 0, IMAGE);
 	require(w, model_fs_truncate(w->model, f->model, size, 0) == 0);
 	for (uint32_t i = 0; i < WINDOWS; i++) {
-		uint64_t at = window_off(i);
+		uint64_t at = content_window_off(i);
 		uint64_t len = size > at ? u64_min(size - at, WINDOW) : 0;
 
 		k = sim_call_new();
@@ -180,16 +123,16 @@ static void adopt_content(struct world *w, struct file *f)
 	check_tail(w, f, size);
 }
 
-static void check_contents(struct world *w)
+void crash_check_contents(struct world *w)
 {
 	for (uint32_t i = 0; i < w->fid_count; i++) {
 		struct file *f = &w->files[i];
 
 		f->h = NULL;
-		if (!f->base || !there(w, f))
+		if (!f->base || !content_there(w, f))
 			continue;
 		adopt_content(w, f);
-		settle(w, f);
+		content_settle(w, f);
 	}
 }
 
@@ -198,27 +141,27 @@ static struct sim_call *last_words(struct world *w, struct file *f)
 {
 	struct sim_call *k = NULL;
 
-	if (!f || rnd(w, 3) == 0)
+	if (!f || world_rnd(w, 3) == 0)
 		return NULL;
-	if (rnd(w, 2))
-		return write_start(w, f);
+	if (world_rnd(w, 2))
+		return content_write_start(w, f);
 	k = sim_call_new();
 	core_fsync(w->x.c, f->ino, false, sim_on_err, k);
 	return k;
 }
 
-static void step_crash(struct world *w)
+void crash_step(struct world *w)
 {
-	struct file *f = some_file(w);
+	struct file *f = content_some_file(w);
 	uint64_t writes = w->data_seed;
 	struct sim_call *k;
 
-	say(w, "crash");
+	world_say(w, "crash");
 	w->crashes++;
-	if (rnd(w, 2))
+	if (world_rnd(w, 2))
 		trouble_begin(w);
 	k = last_words(w, f);
-	sim_pause((unsigned)rnd(w, 3000));
+	sim_pause((unsigned)world_rnd(w, 3000));
 	sim_box_abandon(&w->x);
 	if (k) {
 		/* also with its client dead, a call is answered once */
@@ -230,15 +173,13 @@ static void step_crash(struct world *w)
 		sim_call_free(k);
 	}
 	for (uint32_t i = 0; i < SIM_BLOCKDS; i++)
-		if (rnd(w, 2))
+		if (world_rnd(w, 2))
 			mini_blockd_restart(w->x.b[i], true);
-	if (rnd(w, 2))
-		restart_metad(w, true);
+	if (world_rnd(w, 2))
+		trouble_restart_metad(w, true);
 	trouble_end(w);
 	sim_box_mount(&w->x);
-	adopt_names(w);
-	check_contents(w);
-	check_names(w);
+	names_adopt(w);
+	crash_check_contents(w);
+	names_check(w);
 }
-
-#endif
