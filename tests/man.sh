@@ -112,7 +112,20 @@ for patch in tests/mutants/*.patch; do
 	name=$(basename "$patch" .patch)
 	grep -qw "$name" $page || echo "$page: does not name the mutant $name"
 done >> "$work/bad"
-verdict "tests that the guarantees name exist" "$work/bad"
+for patch in tests/mutants/*.patch; do
+	# shellcheck disable=SC2046
+	set -- $(sed -n 's/^Test: //p' "$patch")
+	[ -e "tests/${1:-}" ] || set -- "${1:-}.c" "$@"
+	[ -f "tests/$1" ] || echo "$patch: there is no tests/$1"
+	for name in "$@"; do
+		case $name in
+		*/*) ;;
+		*) grep -qw "$name" "tests/$1" ||
+			echo "$patch: there is no $name in tests/$1" ;;
+		esac
+	done
+done >> "$work/bad"
+verdict "tests that the guarantees and the mutants name exist" "$work/bad"
 
 # Each promise names a test: each item of the table, up to "Not promised".
 sed '/^\.Ss Not promised/,$d' $page | awk '
