@@ -60,10 +60,7 @@ static void a_backup_brings_everything_back(struct metad_run *x)
 
 	snprintf(backup, sizeof(backup), "%s/backup", x->child.dir);
 	snprintf(data, sizeof(data), "%s/restored", x->child.dir);
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	for (i = 0; i < 2000; i++) {
 		snprintf(name, sizeof(name), "name-%u", i);
 		c.seq_low = c.seq + 1;
@@ -123,10 +120,7 @@ static void a_session_ends_when_counters_are_raised(struct metad_run *x)
 
 	snprintf(backup, sizeof(backup), "%s/backup", x->child.dir);
 	snprintf(data, sizeof(data), "%s/restored", x->child.dir);
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
 	ino = c.attr.ino;
 	fake_blockd_hold(x->blockd[0], WIRE_OP_BLK_FENCE);
@@ -157,8 +151,7 @@ static void a_damaged_backup_is_refused(struct metad_run *x)
 
 	snprintf(backup, sizeof(backup), "%s/backup", x->child.dir);
 	snprintf(data, sizeof(data), "%s/restored", x->child.dir);
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
 	take_backup(x, backup);
 	child_term(&x->child);

@@ -20,10 +20,7 @@ static void a_cut_waits_for_every_daemon(struct metad_run *x)
 	struct blk_cut cut;
 	uint64_t ino, id;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
 	ino = c.attr.ino;
 	fake_blockd_hold(x->blockd[1], WIRE_OP_BLK_CUT);
@@ -57,9 +54,7 @@ static void a_cut_survives_a_kill(struct metad_run *x)
 	uint8_t b[128];
 	size_t len;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
 	ino = c.attr.ino;
 	fake_blockd_hold(x->blockd[0], WIRE_OP_BLK_CUT);
@@ -96,10 +91,7 @@ static void what_a_cut_freed_is_not_lost_with_its_answer(struct metad_run *x)
 	uint8_t b[128];
 	size_t len;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
 	ino = c.attr.ino;
 	for (round = 0; round < 2; round++) {
@@ -256,10 +248,7 @@ static void what_is_deleted_is_purged_everywhere(struct metad_run *x)
 	char name[16];
 	unsigned i;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	fake_blockd_set_down(x->blockd[1], true);
 	for (i = 0; i < 40; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
@@ -302,10 +291,7 @@ static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 	char name[16];
 	unsigned i;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	for (i = 0; i < 42; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		c.seq_low = c.seq + 1;
@@ -412,10 +398,7 @@ static void waiting_to_be_purged_is_idle(struct metad_run *x)
 	struct metad_client c;
 	struct frame *f;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	metad_run_blockd_end(x, 1);
 	while (got < FILES) {
 		for (; sent < FILES && sent - got < 64; sent++)

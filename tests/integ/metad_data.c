@@ -49,8 +49,7 @@ static void a_damaged_log_is_refused(struct metad_run *x)
 	char path[512], name[16];
 	unsigned i;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	for (i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		CHECK_EQ(metad_client_create(&c, ROOT_INO, name, 0), 0);
@@ -76,8 +75,7 @@ static void a_damaged_open_segment_is_refused(struct metad_run *x)
 	char path[512], copy[600], name[16];
 	unsigned i;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	for (i = 0; i < 60; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		c.seq_low = c.seq + 1;
@@ -148,16 +146,14 @@ static void a_damaged_snapshot_is_refused(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
-static void write_id(struct metad_run *x, const char *text)
+static void data_write(struct metad_run *x, const char *name, const char *text)
 {
-	char path[128];
+	char path[512];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/data/metad.id", x->child.dir);
+	snprintf(path, sizeof(path), "%s/data/%s", x->child.dir, name);
 	f = fopen(path, "w");
-	CHECK(f != NULL);
-	CHECK(fputs(text, f) >= 0);
-	CHECK_EQ(fclose(f), 0);
+	CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
 }
 
 static void foreign_data_is_refused(struct metad_run *x)
@@ -166,14 +162,15 @@ static void foreign_data_is_refused(struct metad_run *x)
 
 	metad_run_start(x, NULL);
 	CHECK_EQ(child_term(&x->child), 0);
-	write_id(x, "hailfs-metad 1\ncluster 0x0000000000000099\nid 1\n"
-		    "state ok\n");
+	data_write(x, "metad.id",
+		   "hailfs-metad 1\ncluster 0x0000000000000099\nid 1\n"
+		   "state ok\n");
 	CHECK_EQ(metad_run_to_end(x, NULL), 3);
 	CHECK(child_log_has(&x->child, "belongs to metad 1 of cluster"));
-	write_id(x, "hailfs-metad 2\nanything\n");
+	data_write(x, "metad.id", "hailfs-metad 2\nanything\n");
 	CHECK_EQ(metad_run_to_end(x, NULL), 3);
 	CHECK(child_log_has(&x->child, "by a later version of hail-metad"));
-	write_id(x, "x");
+	data_write(x, "metad.id", "x");
 	CHECK_EQ(metad_run_to_end(x, NULL), 3);
 	CHECK(child_log_has(&x->child, "metad.id is damaged"));
 	/* A directory with other things in it is left alone. */
@@ -181,6 +178,28 @@ static void foreign_data_is_refused(struct metad_run *x)
 	CHECK_EQ(unlink(path), 0);
 	CHECK_EQ(metad_run_to_end(x, NULL), 3);
 	CHECK(child_log_has(&x->child, "is not empty and holds no metadata"));
+}
+
+/* The data directory is on a disk of its own, tmpfs with this option. False:
+ * who is not root cannot try that. */
+static bool disk_up(struct metad_run *x, char *data, size_t data_size,
+		    const char *size)
+{
+	if (geteuid() != 0) {
+		printf("# needs root\n");
+		return false;
+	}
+	snprintf(data, data_size, "%s/data", x->child.dir);
+	CHECK_EQ(mkdir(data, 0700), 0);
+	CHECK_EQ(mount("none", data, "tmpfs", 0, size), 0);
+	return true;
+}
+
+static void disk_down(struct metad_client *c, const char *data)
+{
+	metad_client_fini(c);
+	child_kill9(&c->x->child);
+	CHECK_EQ(umount(data), 0);
 }
 
 static void a_full_disk_stops_it_with_a_reason(struct metad_run *x)
@@ -192,13 +211,8 @@ static void a_full_disk_stops_it_with_a_reason(struct metad_run *x)
 	bool moved = false;
 	int rv;
 
-	if (geteuid() != 0) {
-		printf("# needs root\n");
+	if (!disk_up(x, data, sizeof(data), "size=40m"))
 		return;
-	}
-	snprintf(data, sizeof(data), "%s/data", x->child.dir);
-	CHECK_EQ(mkdir(data, 0700), 0);
-	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=40m"), 0);
 	metad_run_start(x, args);
 	CHECK_EQ(metad_client_open(x, &c, 1), 0);
 	snprintf(one, sizeof(one), "%06u%0200u", 0, 0);
@@ -231,9 +245,7 @@ static void a_full_disk_stops_it_with_a_reason(struct metad_run *x)
 	CHECK_EQ(metad_client_reconnect(&c), 0);
 	snprintf(name, sizeof(name), "%06u%0200u", synced, synced);
 	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, name), 0);
-	metad_client_fini(&c);
-	child_kill9(&x->child);
-	CHECK_EQ(umount(data), 0);
+	disk_down(&c, data);
 }
 
 /* Bytes the log has on the disk in segments it writes or will write. */
@@ -268,7 +280,8 @@ static void churn(struct metad_client *c, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		c->seq_low = c->seq + 1;
 		CHECK_EQ(metad_client_rename(c, ROOT_INO, i % 2 ? two : one,
-					     ROOT_INO, i % 2 ? one : two), 0);
+					     ROOT_INO, i % 2 ? one : two),
+			 0);
 	}
 	CHECK_EQ(metad_client_sync(c), 0);
 }
@@ -286,8 +299,9 @@ static int ballast_make(const char *dir, const char *name, char *path,
 	/* Somebody else takes and gives back, too. */
 	for (int i = 0; i < 1000 && rv; i++) {
 		CHECK_EQ(statvfs(dir, &vfs), 0);
-		rv = posix_fallocate(fd, 0, ((off_t)vfs.f_bavail - 64) *
-						    (off_t)vfs.f_frsize);
+		rv = posix_fallocate(fd, 0,
+				     ((off_t)vfs.f_bavail - 64) *
+					     (off_t)vfs.f_frsize);
 	}
 	CHECK_EQ(rv, 0);
 	return fd;
@@ -313,13 +327,13 @@ static int rename_flags(struct metad_client *c, const char *name,
 			const char *newname, uint32_t flags)
 {
 	uint8_t b[256];
-	size_t len = METAD_BODY(b, meta_rename,
-				{ .parent = ROOT_INO,
-				  .name = { name, (uint32_t)strlen(name) },
-				  .newparent = ROOT_INO,
-				  .newname = { newname,
-					       (uint32_t)strlen(newname) },
-				  .flags = flags });
+	size_t len =
+		METAD_BODY(b, meta_rename,
+			   { .parent = ROOT_INO,
+			     .name = { name, (uint32_t)strlen(name) },
+			     .newparent = ROOT_INO,
+			     .newname = { newname, (uint32_t)strlen(newname) },
+			     .flags = flags });
 
 	return metad_client_call(c, WIRE_OP_META_RENAME, b, len);
 }
@@ -333,13 +347,8 @@ static void a_full_disk_refuses_what_grows(struct metad_run *x)
 	struct metad_client c;
 	int fd;
 
-	if (geteuid() != 0) {
-		printf("# needs root\n");
+	if (!disk_up(x, data, sizeof(data), "size=800m"))
 		return;
-	}
-	snprintf(data, sizeof(data), "%s/data", x->child.dir);
-	CHECK_EQ(mkdir(data, 0700), 0);
-	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=800m"), 0);
 	metad_run_start(x, args);
 	CHECK_EQ(metad_client_open(x, &c, 1), 0);
 	metad_client_create_long(&c, 'b', 2);
@@ -368,9 +377,7 @@ static void a_full_disk_refuses_what_grows(struct metad_run *x)
 	CHECK_EQ(unlink(path), 0);
 	EVENTUALLY(can_create(&c, "m"));
 	EVENTUALLY(reserve_bytes(data) >= 24 << 20);
-	metad_client_fini(&c);
-	child_kill9(&x->child);
-	CHECK_EQ(umount(data), 0);
+	disk_down(&c, data);
 }
 
 /* There is no room for the copies of the log's open segments, and hardly any
@@ -382,13 +389,8 @@ static void no_room_for_copies_is_no_reason_not_to_start(struct metad_run *x)
 	struct metad_client c;
 	int fd;
 
-	if (geteuid() != 0) {
-		printf("# needs root\n");
+	if (!disk_up(x, data, sizeof(data), "size=800m"))
 		return;
-	}
-	snprintf(data, sizeof(data), "%s/data", x->child.dir);
-	CHECK_EQ(mkdir(data, 0700), 0);
-	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=800m"), 0);
 	metad_run_start(x, args);
 	CHECK_EQ(metad_client_open(x, &c, 1), 0);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
@@ -404,9 +406,7 @@ static void no_room_for_copies_is_no_reason_not_to_start(struct metad_run *x)
 	CHECK_EQ(close(fd), 0);
 	CHECK_EQ(unlink(path), 0);
 	EVENTUALLY(can_create(&c, "m"));
-	metad_client_fini(&c);
-	child_kill9(&x->child);
-	CHECK_EQ(umount(data), 0);
+	disk_down(&c, data);
 }
 
 /* Somebody removed it to make room, and something is in its place. */
@@ -416,16 +416,10 @@ static void without_a_reserve_it_starts_and_says_so(struct metad_run *x)
 	char data[128], path[160];
 	int fd;
 
-	if (geteuid() != 0) {
-		printf("# needs root\n");
+	if (!disk_up(x, data, sizeof(data), "size=800m"))
 		return;
-	}
-	snprintf(data, sizeof(data), "%s/data", x->child.dir);
 	snprintf(path, sizeof(path), "%s/reserve", data);
-	CHECK_EQ(mkdir(data, 0700), 0);
-	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=800m"), 0);
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	child_kill9(&x->child);
 	CHECK_EQ(unlink(path), 0);
 	CHECK_EQ(mkdir(path, 0700), 0);
@@ -443,9 +437,7 @@ static void without_a_reserve_it_starts_and_says_so(struct metad_run *x)
 	CHECK_EQ(rmdir(path), 0);
 	EVENTUALLY(reserve_bytes(data) >= 24 << 20 &&
 		   reserve_bytes(data) != UINT64_MAX);
-	metad_client_fini(&c);
-	child_kill9(&x->child);
-	CHECK_EQ(umount(data), 0);
+	disk_down(&c, data);
 }
 
 /* The log has room in its segments, the snapshot has none on the disk. */
@@ -458,13 +450,8 @@ static void a_snapshot_that_does_not_fit_is_tried_again(struct metad_run *x)
 	struct metad_client c;
 	int fd, more;
 
-	if (geteuid() != 0) {
-		printf("# needs root\n");
+	if (!disk_up(x, data, sizeof(data), "size=150m"))
 		return;
-	}
-	snprintf(data, sizeof(data), "%s/data", x->child.dir);
-	CHECK_EQ(mkdir(data, 0700), 0);
-	CHECK_EQ(mount("none", data, "tmpfs", 0, "size=150m"), 0);
 	metad_run_start(x, never);
 	CHECK_EQ(metad_client_open(x, &c, 1), 0);
 	/* Longer than what a segment that is closed gives back. */
@@ -490,22 +477,10 @@ static void a_snapshot_that_does_not_fit_is_tried_again(struct metad_run *x)
 	metad_client_create_long(&c, 'e', 10000);
 	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATS, "snapshots") >=
 		   1);
-	metad_client_fini(&c);
-	child_kill9(&x->child);
-	CHECK_EQ(umount(data), 0);
+	disk_down(&c, data);
 }
 
 /* ---- a first start that was cut off ---- */
-
-static void data_write(struct metad_run *x, const char *name, const char *text)
-{
-	char path[512];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/data/%s", x->child.dir, name);
-	f = fopen(path, "w");
-	CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
-}
 
 /* Nobody was told of its file system yet. */
 static void a_cut_off_first_start_begins_anew(struct metad_run *x)
@@ -521,8 +496,7 @@ static void a_cut_off_first_start_begins_anew(struct metad_run *x)
 	snprintf(path, sizeof(path), "%s/data/raft", x->child.dir);
 	CHECK_EQ(mkdir(path, 0700), 0);
 	data_write(x, "metad.id.n", "hailfs-metad 1\nclus");
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "d"), 0);
 	metad_client_fini(&c);
 	CHECK_EQ(child_term(&x->child), 0);
@@ -531,11 +505,12 @@ static void a_cut_off_first_start_begins_anew(struct metad_run *x)
 		while (find_raft_file(x, logs[i], "", path, sizeof(path)))
 			CHECK_EQ(unlink(path), 0);
 	data_write(x, "raft/tmp-0000000000000001-0000000000000001", "x");
-	snprintf(text, sizeof(text), "hailfs-metad 1\ncluster 0x%016x\nid 1\n"
-		 "state new\n", METAD_CLUSTER_ID);
+	snprintf(text, sizeof(text),
+		 "hailfs-metad 1\ncluster 0x%016x\nid 1\n"
+		 "state new\n",
+		 METAD_CLUSTER_ID);
 	data_write(x, "metad.id", text);
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	metad_client_check_list(&c, ROOT_INO, "");
 	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "e"), 0);
 	CHECK_EQ(metad_client_sync(&c), 0);

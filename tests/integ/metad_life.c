@@ -17,8 +17,7 @@ static void state_survives_stop_and_kill(struct metad_run *x)
 {
 	struct metad_client c;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "d"), 0);
 	CHECK_EQ(metad_client_create(&c, c.attr.ino, "f", 0), 0);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "a", 0), 0);
@@ -46,8 +45,7 @@ static void a_repeated_request_is_answered_once(struct metad_run *x)
 	uint64_t ino, id;
 	size_t len;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_EXCL), 0);
 	ino = c.attr.ino;
 	len = METAD_BODY(b, meta_create, { .parent = ROOT_INO,
@@ -119,9 +117,7 @@ static void tools_are_answered(struct metad_run *x)
 	char *text;
 	size_t len;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
 	text = metad_admin(x, WIRE_OP_ADMIN_STATUS);
 	CHECK_TEXT(text, "\"program\":\"hail-metad\"");

@@ -25,8 +25,7 @@ static void wrong_peers_are_refused(struct metad_run *x)
 	size_t i, len;
 	struct frame *f;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	/* another cluster */
 	CHECK(raw_connect(&r, x->child.port, METAD_CLUSTER_ID + 1));
 	CHECK_EQ(raw_hello(&r, WIRE_ROLE_CLIENT, 0, 1, LONG_MS), -EXDEV);
@@ -82,8 +81,7 @@ static void strangers_are_shown_the_door(struct metad_run *x)
 	uint8_t bytes[WIRE_HEADER_SIZE];
 	size_t i;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	for (i = 0; i < array_count(silent); i++)
 		CHECK(raw_connect(&silent[i], x->child.port, 0));
 	/* No memory for a large frame. */
@@ -110,8 +108,7 @@ static void an_old_connection_is_closed(struct metad_run *x)
 	struct metad_client c;
 	struct blk_raw old, r;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	old = c.r;
 	CHECK_EQ(metad_hello(x, &c.r, WIRE_ROLE_CLIENT, c.session,
 			     x->incarnation + 10, 0), 0);
@@ -130,8 +127,7 @@ static void a_frame_cut_anywhere_harms_nobody(struct metad_run *x)
 	uint8_t b[128];
 	size_t len, cut;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	len = METAD_BODY(b, hello, { .version_min = 1, .version_max = 1,
 				     .role = WIRE_ROLE_ADMIN,
 				     .name = { "cut", 3 } });
@@ -158,8 +154,7 @@ static void a_second_mount_is_refused_by_name(struct metad_run *x)
 	uint64_t id;
 	size_t len;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_open(x, &d, 2), -EBUSY);
 	metad_client_fini(&d);
 	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_CLIENT, 0, ++x->incarnation, 0),
@@ -265,9 +260,7 @@ static void nonsense_of_a_dead_mount_is_not_logged(struct metad_run *x)
 	uint64_t ino;
 	unsigned i;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
 	ino = c.attr.ino;
 	fake_blockd_set_end(x->blockd[0], UINT64_C(1) << 63, 20, 1);
@@ -292,11 +285,7 @@ static void a_silent_daemon_delays_a_fence_by_its_lease(struct metad_run *x)
 	struct metad_client c, d;
 	uint64_t start, took;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	metad_run_blockd(x, 2, 13, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(fake_blockd_lease_ms(x->blockd[1]), 6000);
 	/* One is gone, one hangs, and is connected all the while. */
 	EVENTUALLY(fake_blockd_calls(x->blockd[2], WIRE_OP_HELLO) == 1);
@@ -328,8 +317,7 @@ static void a_silent_session_may_be_replaced_after_ten_seconds(
 	struct metad_client c, d;
 	uint64_t start;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
 	metad_client_disconnect(&c);
 	start = now_ms();
@@ -357,8 +345,7 @@ static void nobody_is_silent_while_metad_is(struct metad_run *x)
 	uint64_t id;
 	size_t len;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_CLIENT, 0, ++x->incarnation, 0),
 		 0);
 	CHECK_EQ(kill(x->child.pid, SIGSTOP), 0);
@@ -450,8 +437,7 @@ static void without_memory_a_connection_is_refused(struct metad_run *x)
 
 	snprintf(trigger, sizeof(trigger), "%s/no-memory", x->child.dir);
 	x->child.before_exec = preload_failing_malloc;
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	fd = open(trigger, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	CHECK(fd >= 0 && close(fd) == 0);
 	/* Together, so that one is refused while another one is. */

@@ -78,8 +78,7 @@ static void latency_and_rate(struct metad_run *x)
 	char name[32];
 	size_t i, len;
 
-	metad_run_start(x, NULL);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	for (i = 0; i < 2000; i++) {
 		snprintf(name, sizeof(name), "a%zu", i);
 		c.seq_low = c.seq + 1;

@@ -110,16 +110,10 @@ static void a_lost_store_is_waited_for(struct metad_run *x)
 
 static int give_up(struct metad_run *x, uint32_t id)
 {
-	struct blk_raw r;
 	uint8_t b[8];
 	size_t len = METAD_BODY(b, admin_give_up, { .daemon_id = id });
-	int rv = metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, ++x->incarnation, 0);
 
-	if (rv == 0) {
-		rv = raw_call(&r, WIRE_OP_ADMIN_GIVE_UP, b, len, NULL, 0, NULL);
-		raw_close(&r);
-	}
-	return rv;
+	return metad_admin_call(x, WIRE_OP_ADMIN_GIVE_UP, b, len);
 }
 
 /* Whoever waits for a store that was given up goes on; the daemon may come with
@@ -225,10 +219,7 @@ static void dies_with_a_session(struct metad_run *x)
 {
 	struct metad_client c;
 
-	metad_run_start(x, NULL);
-	metad_run_blockd(x, 0, 11, 1);
-	metad_run_blockd(x, 1, 12, 1);
-	CHECK_EQ(metad_client_open(x, &c, 1), 0);
+	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
 	CHECK_EQ(metad_client_sync(&c), 0);
 	metad_client_fini(&c);
@@ -353,16 +344,10 @@ static void a_lost_store_keeps_no_mount_out_that_owes_it_nothing(
 
 static int ask_repair(struct metad_run *x, uint64_t ino)
 {
-	struct blk_raw r;
 	uint8_t b[8];
 	size_t len = METAD_BODY(b, admin_repair, { .ino = ino });
-	int rv = metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, ++x->incarnation, 0);
 
-	if (rv == 0) {
-		rv = raw_call(&r, WIRE_OP_ADMIN_REPAIR, b, len, NULL, 0, NULL);
-		raw_close(&r);
-	}
-	return rv;
+	return metad_admin_call(x, WIRE_OP_ADMIN_REPAIR, b, len);
 }
 
 /* Counts of files at rest are corrected, blocks of what is gone are purged;

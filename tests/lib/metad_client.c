@@ -41,6 +41,14 @@ int metad_client_open(struct metad_run *x, struct metad_client *c,
 	return 0;
 }
 
+void metad_client_begin(struct metad_run *x, struct metad_client *c)
+{
+	metad_run_start(x, NULL);
+	for (uint32_t i = 0; i < x->blockd_count; i++)
+		metad_run_blockd(x, i, 11 + i, 1);
+	CHECK_EQ(metad_client_open(x, c, 1), 0);
+}
+
 void metad_client_disconnect(struct metad_client *c)
 {
 	if (c->connected)

@@ -22,6 +22,10 @@ struct metad_client {
 /* Opens a session; 0 or -errno. @c is zeroed. */
 int metad_client_open(struct metad_run *x, struct metad_client *c,
 		      uint64_t client_id);
+/* What most tests begin with: hail-metad without further options, a new store
+ * in each block daemon of the cluster file (11 in the first, 12 in the second),
+ * and the session of client 1, or the test that runs has failed. */
+void metad_client_begin(struct metad_run *x, struct metad_client *c);
 void metad_client_fini(struct metad_client *c);
 void metad_client_disconnect(struct metad_client *c);
 /* HELLO with the session; the status. */

@@ -150,6 +150,19 @@ char *metad_admin(struct metad_run *x, uint16_t op)
 	return text;
 }
 
+int metad_admin_call(struct metad_run *x, uint16_t op, const void *body,
+		     size_t len)
+{
+	struct blk_raw r;
+	int rv = metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, ++x->incarnation, 0);
+
+	if (rv == 0) {
+		rv = raw_call(&r, op, body, len, NULL, 0, NULL);
+		raw_close(&r);
+	}
+	return rv;
+}
+
 uint64_t metad_admin_number(struct metad_run *x, uint16_t op, const char *key)
 {
 	char *text = metad_admin(x, op), want[64];

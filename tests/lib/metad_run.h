@@ -50,7 +50,10 @@ int metad_hello(struct metad_run *x, struct blk_raw *r, uint8_t role,
 
 /* JSON text of an ADMIN_* request without fields, malloc'd. */
 char *metad_admin(struct metad_run *x, uint16_t op);
-/* A number of it; UINT64_MAX: there is none. */
+/* One with fields; 0 or -errno. */
+int metad_admin_call(struct metad_run *x, uint16_t op, const void *body,
+		     size_t len);
+/* A number of the text; UINT64_MAX: there is none. */
 uint64_t metad_admin_number(struct metad_run *x, uint16_t op, const char *key);
 
 #define METAD_BODY(buf, type, ...)                                            \
