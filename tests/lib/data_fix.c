@@ -269,6 +269,18 @@ void d_restart(struct dfix *d, bool lose)
 		mini_blockd_restart(d->b[i], lose);
 }
 
+void d_fail(struct dfix *d, uint16_t op, int err, int count)
+{
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_fail(d->b[i], op, err, count);
+}
+
+void d_lose_replies(struct dfix *d, uint16_t op, int count)
+{
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_lose_replies(d->b[i], op, count);
+}
+
 void d_peek(struct dfix *d, struct core_file *file, uint64_t off, uint32_t len,
 	    bool durable, void *buf)
 {

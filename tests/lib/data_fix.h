@@ -58,6 +58,8 @@ uint32_t d_held(struct dfix *d);
 void d_hold(struct dfix *d, uint16_t op, bool hold);
 void d_hold_replies(struct dfix *d, uint16_t op, bool hold);
 void d_restart(struct dfix *d, bool lose);
+void d_fail(struct dfix *d, uint16_t op, int err, int count);
+void d_lose_replies(struct dfix *d, uint16_t op, int count);
 /* Reads [off, off+len) as the daemons have it. */
 void d_peek(struct dfix *d, struct core_file *file, uint64_t off, uint32_t len,
 	    bool durable, void *buf);

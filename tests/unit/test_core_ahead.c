@@ -204,13 +204,6 @@ static void test_fsync_waits_for_what_went_ahead(void **state)
 	log_close(&l);
 }
 
-static void fail_writes(struct log *l, int count)
-{
-	for (unsigned i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(l->d->b[i], WIRE_OP_BLK_WRITE, -ENOSPC,
-				 count);
-}
-
 static void test_what_was_refused_ahead_fails_the_fsync(void **state)
 {
 	uint64_t before;
@@ -220,11 +213,11 @@ static void test_what_was_refused_ahead_fails_the_fsync(void **state)
 	log_open(&l);
 	rounds(&l, ROUNDS, 1);
 	before = writes_sent(&l);
-	fail_writes(&l, -1);
+	d_fail(l.d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	append(&l);
 	wait_until(writes_sent(&l) == before + 1 && d_held(l.d) == 0);
 	assert_int_equal(d_fsync(l.d, l.f), -ENOSPC);
-	fail_writes(&l, 0);
+	d_fail(l.d, WIRE_OP_BLK_WRITE, -ENOSPC, 0);
 	assert_int_equal(d_fsync(l.d, l.f), 0);
 	check_durable(&l);
 	assert_int_equal(core_flush_error(l.d->f.c, l.f), -ENOSPC);

@@ -459,7 +459,7 @@ static void test_a_copy_tells_how_far_it_came(void **state)
 	free(p);
 }
 
-static bool is_wanted(void *arg)
+static bool nobody_waits(void *arg)
 {
 	(void)arg;
 	return false;
@@ -482,7 +482,7 @@ static void test_a_copy_that_nobody_waits_for_writes_nothing(void **state)
 	assert_int_equal(d_truncate(d, b, sizeof(p)), 0);
 	assert_int_equal(op_open(&d->f, core_file_ino(a), O_RDONLY, &in), 0);
 	assert_int_equal(op_open(&d->f, core_file_ino(b), O_RDWR, &out), 0);
-	d->f.c->opt.wanted = is_wanted;
+	d->f.c->opt.wanted = nobody_waits;
 	d_hold(d, WIRE_OP_BLK_READ, true);
 	core_copy(d->f.c, &(struct core_copy){ in, out, 0, 0, 4096, false },
 		  on_copied, &y);

@@ -196,13 +196,10 @@ static void test_lost_replies_and_connections_change_nothing(void **state)
 	for (uint32_t round = 0; round < 8; round++) {
 		d_fill(p, len, 7 + round);
 		assert_int_equal(d_write(d, f, 0, p, len, 0), 0);
-		for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-			mini_blockd_lose_replies(d->b[i], 0,
-						 1 + (int)round % 3);
+		d_lose_replies(d, 0, 1 + (int)round % 3);
 		assert_int_equal(d_fsync(d, f), 0);
 		d_check_durable(d, f, 0, p, len);
-		for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-			mini_blockd_lose_replies(d->b[i], WIRE_OP_BLK_READ, 1);
+		d_lose_replies(d, WIRE_OP_BLK_READ, 1);
 		d_check_read(d, f, 0, p, len);
 	}
 	d_close(d, f);
@@ -350,14 +347,12 @@ static void test_a_write_refused_when_sent_again_leaves_nothing_behind_the_end(
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	k = d_write_start(d, f, 4096, p + 4096, 4096, CORE_WRITE_DIRECT);
 	wait_until(d_executed(d, WIRE_OP_BLK_WRITE) == 2);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++) {
-		mini_blockd_fail(d->b[i], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
 		mini_blockd_drop(d->b[i]);
-	}
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	check_grows_with_zeros(d, f, 4096);
 	d_check_read(d, f, 0, p, 4096);
 	d_close(d, f);
@@ -381,14 +376,12 @@ static void test_a_write_refused_after_a_restart_leaves_nothing_behind_the_end(
 	k = d_write_start(d, f, 0, p, 2 * MIB, CORE_WRITE_DIRECT);
 	wait_until(mini_blockd_held(d->b[0]) == 1 &&
 		   mini_blockd_executed(d->b[1], WIRE_OP_BLK_WRITE) == 1);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	mini_blockd_restart(d->b[1], false);
 	wait_until(mini_blockd_executed(d->b[1], WIRE_OP_BLK_WRITE) == 2);
 	mini_blockd_hold(d->b[0], WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	check_grows_with_zeros(d, f, 0);
 	d_close(d, f);
 	dfix_stop(d);
@@ -408,8 +401,7 @@ static void test_a_refused_write_leaves_the_size_that_was(void **state)
 	d_fill(p, sizeof(p), 14);
 	assert_int_equal(d_write(d, f, 0, p, 100, CORE_WRITE_DIRECT), 0);
 	d_hold(d, WIRE_OP_BLK_WRITE, true);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	/* The end of the one is below the beginning of the other. */
 	k = d_write_start(d, f, MIB, p, 4096, CORE_WRITE_DIRECT);
 	l = d_write_start(d, f, 3 * MIB, p, 4096, CORE_WRITE_DIRECT);
@@ -418,8 +410,7 @@ static void test_a_refused_write_leaves_the_size_that_was(void **state)
 	d_hold(d, WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
 	assert_int_equal(fix_call_end(l, NULL), -ENOSPC);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	check_grows_with_zeros(d, f, 300);
 	d_check_read(d, f, 0, p, 300);
 	d_close(d, f);
@@ -453,19 +444,15 @@ static void test_a_daemon_that_knows_a_newer_cut_is_asked_again(void **state)
 
 	(void)state;
 	d_fill(p, sizeof(p), 10);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], 0, -ESTALE, 3);
+	d_fail(d, 0, -ESTALE, 3);
 	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
 	assert_int_equal(d_fsync(d, f), 0);
 	d_check_durable(d, f, 0, p, sizeof(p));
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], 0, -ESTALE, 3);
+	d_fail(d, 0, -ESTALE, 3);
 	d_check_read(d, f, 0, p, sizeof(p));
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], 0, -ESTALE, 2);
+	d_fail(d, 0, -ESTALE, 2);
 	assert_int_equal(d_fallocate(d, f, 0, 0, 5 * MIB), 0);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	d_close(d, f);
 	dfix_stop(d);
 }
@@ -513,16 +500,14 @@ static void test_every_fsync_fails_until_the_data_is_durable(void **state)
 	(void)state;
 	d_fill(p, sizeof(p), 30);
 	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	assert_int_equal(d_fsync(d, f), -ENOSPC);
 	assert_int_equal(d_fsync(d, f), -ENOSPC);
 	assert_int_equal(d_sync(d), -ENOSPC);
 	d_check_read(d, f, 0, p, sizeof(p));
 	assert_int_equal(core_flush_error(d->f.c, f), -ENOSPC);
 	assert_int_equal(core_flush_error(d->f.c, f), 0);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], WIRE_OP_BLK_WRITE, 0, 0);
+	d_fail(d, WIRE_OP_BLK_WRITE, 0, 0);
 	assert_int_equal(d_fsync(d, f), 0);
 	d_check_durable(d, f, 0, p, sizeof(p));
 	assert_int_equal(d_fsync(d, f), 0);
@@ -539,13 +524,11 @@ static void test_a_failed_sync_fails_fsync_and_keeps_the_data(void **state)
 	(void)state;
 	d_fill(p, sizeof(p), 31);
 	assert_int_equal(d_write(d, f, 0, p, sizeof(p), CORE_WRITE_DIRECT), 0);
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], WIRE_OP_BLK_SYNC, -EIO, -1);
+	d_fail(d, WIRE_OP_BLK_SYNC, -EIO, -1);
 	assert_int_equal(d_fsync(d, f), -EIO);
 	assert_int_equal(d_fsync(d, f), -EIO);
 	/* The store stopped; it comes back through crash recovery. */
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], WIRE_OP_BLK_SYNC, 0, 0);
+	d_fail(d, WIRE_OP_BLK_SYNC, 0, 0);
 	d_restart(d, true);
 	assert_int_equal(d_fsync(d, f), 0);
 	d_check_durable(d, f, 0, p, sizeof(p));

@@ -18,18 +18,6 @@
 
 #define LEN 8192u
 
-static void fail_all(struct dfix *d, uint16_t op, int err, int count)
-{
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_fail(d->b[i], op, err, count);
-}
-
-static void lose_all(struct dfix *d, uint16_t op, int count)
-{
-	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
-		mini_blockd_lose_replies(d->b[i], op, count);
-}
-
 static struct fix_call *sync_start(struct dfix *d, struct core_file *f,
 				   bool global)
 {
@@ -56,11 +44,11 @@ static void replaced_in_flight(int err, bool global)
 	d_fill(a, sizeof(a), 1);
 	d_fill(b, sizeof(b), 2);
 	assert_int_equal(d_write(d, f, 0, a, LEN, 0), 0);
-	fail_all(d, WIRE_OP_BLK_WRITE, err, 1);
+	d_fail(d, WIRE_OP_BLK_WRITE, err, 1);
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	k = sync_start(d, f, global);
 	wait_until(d_held(d) == 1);
-	fail_all(d, 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	assert_int_equal(d_write(d, f, 0, b, LEN, 0), 0);
 	/* The error goes out; the newer content gets no further than there. */
 	d_hold(d, WIRE_OP_BLK_WRITE, true);
@@ -101,7 +89,7 @@ static void test_fsync_fails_with_what_replaced_a_refused_frame(void **state)
 	d_fill(a, sizeof(a), 3);
 	d_fill(b, sizeof(b), 4);
 	assert_int_equal(d_write(d, f, 0, a, LEN, 0), 0);
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	k = d_fsync_start(d, f);
 	wait_until(d_held(d) == 1);
@@ -110,7 +98,7 @@ static void test_fsync_fails_with_what_replaced_a_refused_frame(void **state)
 	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
 	assert_int_equal(d_fsync(d, f), -ENOSPC);
 	d_check_read(d, f, 0, b, LEN);
-	fail_all(d, 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	assert_int_equal(d_fsync(d, f), 0);
 	d_check_durable(d, f, 0, b, LEN);
 	d_close(d, f);
@@ -127,7 +115,7 @@ static void check_kept(struct dfix *d, struct core_file *f, const uint8_t *p)
 	d_check_read(d, f, 0, p, LEN);
 	assert_int_equal(d_fsync(d, f), -ENOSPC);
 	d_check_read(d, f, 0, p, LEN);
-	fail_all(d, 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	assert_int_equal(d_fsync(d, f), 0);
 	d_check_durable(d, f, 0, p, LEN);
 	d_check_read(d, f, 0, p, LEN);
@@ -144,7 +132,7 @@ static void test_a_refused_write_keeps_what_was_buffered_before_it(void **state)
 	(void)state;
 	d_fill(p, sizeof(p), 5);
 	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	d_fill(p, sizeof(p), 6);
 	assert_int_equal(d_write(d, f, 0, p, LEN, CORE_WRITE_DIRECT), -ENOSPC);
 	check_kept(d, f, p);
@@ -161,7 +149,7 @@ static void test_a_refused_write_keeps_what_was_in_flight_before_it(
 	(void)state;
 	d_fill(p, sizeof(p), 7);
 	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	k = d_fsync_start(d, f);
 	wait_until(d_held(d) == 1);
@@ -184,7 +172,7 @@ static void test_a_refused_write_keeps_what_was_not_synced_before_it(
 	(void)state;
 	d_fill(p, sizeof(p), 9);
 	assert_int_equal(d_write(d, f, 0, p, LEN, CORE_WRITE_DIRECT), 0);
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	d_fill(p, sizeof(p), 10);
 	assert_int_equal(d_write(d, f, 0, p, LEN, CORE_WRITE_DIRECT), -ENOSPC);
 	d_restart(d, true);
@@ -200,7 +188,7 @@ static void test_a_refused_write_of_its_own_bytes_leaves_nothing(void **state)
 	(void)state;
 	d_fill(p, sizeof(p), 11);
 	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	assert_int_equal(d_write(d, f, LEN, p + LEN, LEN, CORE_WRITE_DIRECT),
 			 -ENOSPC);
 	check_kept(d, f, p);
@@ -216,7 +204,7 @@ static void test_a_refused_write_keeps_what_was_written_after_it(void **state)
 
 	(void)state;
 	d_fill(p, sizeof(p), 15);
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	w = d_write_start(d, f, 0, p, LEN, CORE_WRITE_DIRECT);
 	wait_until(d_held(d) == 1);
@@ -236,7 +224,7 @@ static void test_a_refused_write_leaves_others_alone(void **state)
 
 	(void)state;
 	d_fill(p, sizeof(p), 23);
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, 1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, 1);
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	for (uint32_t i = 0; i < 2; i++) {
 		w[i] = d_write_start(d, f, i * 2 * LEN, p, LEN,
@@ -246,7 +234,7 @@ static void test_a_refused_write_leaves_others_alone(void **state)
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(fix_call_end(w[0], NULL), -ENOSPC);
 	assert_int_equal(fix_call_end(w[1], NULL), 0);
-	fail_all(d, 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	assert_int_equal(d_size(d, f), 3 * LEN);
 	assert_int_equal(d_fsync(d, f), 0);
 	d_check_durable(d, f, 2 * LEN, p, LEN);
@@ -264,7 +252,7 @@ static void test_two_writes_of_one_place_are_both_refused(void **state)
 	uint8_t p[LEN];
 
 	(void)state;
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	for (uint32_t i = 0; i < 2; i++) {
 		d_fill(p, sizeof(p), 17 + i);
@@ -294,7 +282,7 @@ static void test_a_write_refused_in_part_leaves_nothing(void **state)
 	assert_int_equal(d_write(d, f, DBLOCK - LEN, p, 2 * LEN,
 				 CORE_WRITE_DIRECT), -ENOSPC);
 	assert_int_equal(d_size(d, f), 0);
-	fail_all(d, 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	assert_int_equal(d_truncate(d, f, 2 * DBLOCK), 0);
 	d_check_read(d, f, DBLOCK - LEN, zero, 2 * LEN);
 	assert_int_equal(d_fsync(d, f), 0);
@@ -359,7 +347,7 @@ static void test_a_refused_write_does_not_undo_a_truncate(void **state)
 	d_fill(p, sizeof(p), 19);
 	assert_int_equal(d_write(d, f, LEN, p, LEN, 0), 0);
 	assert_int_equal(d_fsync(d, f), 0);
-	fail_all(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	d_fail(d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	w = d_write_start(d, f, 0, p, LEN, CORE_WRITE_DIRECT);
 	wait_until(d_held(d) == 1);
@@ -367,7 +355,7 @@ static void test_a_refused_write_does_not_undo_a_truncate(void **state)
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(fix_call_end(w, NULL), -ENOSPC);
 	assert_int_equal(d_size(d, f), LEN);
-	fail_all(d, 0, 0, 0);
+	d_fail(d, 0, 0, 0);
 	assert_int_equal(d_fsync(d, f), 0);
 	assert_int_equal(d_size(d, f), LEN);
 	assert_int_equal(mini_metad_getattr(d->f.m, core_file_ino(f), &a), 0);
@@ -444,7 +432,7 @@ static void test_metad_hears_the_units_of_a_write_sent_twice(void **state)
 
 	(void)state;
 	d_fill(p, sizeof(p), 13);
-	lose_all(d, WIRE_OP_BLK_WRITE, 1);
+	d_lose_replies(d, WIRE_OP_BLK_WRITE, 1);
 	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
 	assert_int_equal(d_fsync(d, f), 0);
 	assert_int_equal(d_executed(d, WIRE_OP_BLK_WRITE), 2);
@@ -460,7 +448,7 @@ static void test_metad_hears_the_units_of_a_reservation_sent_twice(void **state)
 	uint64_t ino = core_file_ino(f);
 
 	(void)state;
-	lose_all(d, WIRE_OP_BLK_ALLOC, 1);
+	d_lose_replies(d, WIRE_OP_BLK_ALLOC, 1);
 	assert_int_equal(d_fallocate(d, f, 0, 0, LEN), 0);
 	assert_int_equal(d_executed(d, WIRE_OP_BLK_ALLOC), 2);
 	/* Nobody was in a hurry to tell of it before. */
@@ -477,11 +465,11 @@ static void test_a_write_during_the_count_has_it_begin_again(void **state)
 
 	(void)state;
 	d_fill(p, sizeof(p), 14);
-	lose_all(d, WIRE_OP_BLK_WRITE, 1);
+	d_lose_replies(d, WIRE_OP_BLK_WRITE, 1);
 	d_hold_replies(d, WIRE_OP_BLK_END, true);
 	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
 	assert_int_equal(d_fsync(d, f), 0);
-	lose_all(d, 0, 0);
+	d_lose_replies(d, 0, 0);
 	wait_until(d_held(d) == DFIX_BLOCKDS);
 	/* What is held says nothing of this. */
 	assert_int_equal(d_write(d, f, LEN, p + LEN, LEN, 0), 0);
@@ -517,11 +505,11 @@ static void test_a_write_not_answered_during_the_count_has_it_begin_again(
 
 	(void)state;
 	d_fill(p, sizeof(p), 20);
-	lose_all(d, WIRE_OP_BLK_WRITE, 1);
+	d_lose_replies(d, WIRE_OP_BLK_WRITE, 1);
 	d_hold(d, WIRE_OP_BLK_END, true);
 	assert_int_equal(d_write(d, f, 0, p, LEN, 0), 0);
 	assert_int_equal(d_fsync(d, f), 0);
-	lose_all(d, 0, 0);
+	d_lose_replies(d, 0, 0);
 	wait_until(d_held(d) == DFIX_BLOCKDS);
 	d_hold_replies(d, WIRE_OP_BLK_WRITE, true);
 	w = d_write_start(d, f, LEN, p + LEN, LEN, CORE_WRITE_DIRECT);
