@@ -48,6 +48,34 @@ crash() {
 		while kill -0 "$p" 2>/dev/null; do sleep 0.01; done
 	done
 }
+# stop NAME...: SIGSTOP of these, too, until go_on or the end of the script.
+STOPPED=()
+stop() {
+	for n in "$@"; do STOPPED+=("$(pid_of "$n")"); done
+	kill -STOP "${STOPPED[@]}"
+}
+go_on() {
+	kill -CONT "${STOPPED[@]}"
+	STOPPED=()
+}
+# within SECONDS COMMAND...: as soon as it succeeds; fails when that is later.
+within() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ $SECONDS -le $end ] || return 1
+		sleep 0.05
+	done
+}
+gone() { ! kill -0 "$1" 2>/dev/null; }
+# kill_waiting PID: SIGKILL ends our child, though what it waits for does not
+# come.
+kill_waiting() {
+	sleep 1.5 # who waits for less is not looked after
+	gone "$1" && fail "nothing had to be waited for"
+	kill -KILL "$1"
+	within 3 gone "$1" || fail "a killed process still waits"
+}
 fsck_clean() { "$CTL" -c "$C/cluster.conf" fsck >"$T/fsck" 2>&1 ||
 	{ cat "$T/fsck" >&2; fail "fsck is not clean"; }; }
 # Bounds of memory are those of what is installed: a sanitizer's build takes
@@ -65,6 +93,7 @@ cleanup() {
 				sed 's/^/# /'; }
 		done >&2
 	fi
+	[ ${#STOPPED[@]} = 0 ] || kill -CONT "${STOPPED[@]}" 2>/dev/null
 	type test_cleanup >/dev/null 2>&1 && test_cleanup
 	if [ ${#UPS[@]} -gt 0 ]; then
 		"$CTL" local down "$C" >/dev/null 2>&1 ||

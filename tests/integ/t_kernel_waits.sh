@@ -4,21 +4,9 @@
 # sees an error; a killed writer still ends at once.
 . "$(dirname "$0")/lib.sh"
 need_root
-stopped=()
-test_cleanup() {
-	for p in "${stopped[@]}"; do kill -CONT "$p" 2>/dev/null; done
-}
-stop() {
-	for n in 1 2 3; do stopped+=("$(pid_of blockd$n)"); done
-	kill -STOP "${stopped[@]}"
-}
-go_on() {
-	kill -CONT "${stopped[@]}"
-	stopped=()
-}
 cluster_up -o writeback,wb_size=1m
 head -c 16M /dev/urandom >"$T/data"
-stop
+stop blockd1 blockd2 blockd3
 # Its close waits for the kernel to hand over its pages.
 cp "$T/data" "$MNT/a" 2>"$T/cp.err" &
 copier=$!
@@ -28,14 +16,7 @@ sleep 4
 kill -0 $writer || fail "fsync ended without a disk"
 # A killed one need not wait: its own request has a process.
 dd if="$T/data" of="$MNT/c" bs=1M oflag=direct status=none &
-victim=$!
-sleep 1.5
-kill -KILL $victim
-for _ in $(seq 50); do
-	kill -0 $victim 2>/dev/null || break
-	sleep 0.1
-done
-kill -0 $victim 2>/dev/null && fail "a killed process still waits"
+kill_waiting $!
 go_on
 wait $writer || fail "written: $(cat "$T/dd.err")"
 wait $copier || fail "copied: $(cat "$T/cp.err")"

@@ -65,10 +65,8 @@ umount -l "$MNT"
 for what in up down; do
 	"$CTL" local $what "$C" >"$T/out" 2>"$T/err" &
 	pid=$!
-	for _ in $(seq 300); do
-		! grep -q "has not ended" "$T/err" || break
-		sleep 0.1
-	done
+	within 30 grep -q "has not ended" "$T/err" ||
+		fail "$what does not wait: $(cat "$T/err")"
 	grep -q "flushing, or programs or containers have it" "$T/err" ||
 		fail "$what after umount -l: $(cat "$T/err")"
 	kill $pid

@@ -43,7 +43,7 @@ up() {
 		fail "mount -o $1"
 	pid=$(cat "$T/pid")
 }
-gone() {
+ended() {
 	# Not kill -0: who reaps orphans here may take seconds.
 	while readlink "/proc/$pid/exe" >/dev/null; do sleep 0.02; done
 	[ "$(findmnt -n "$MNT")" = "" ] || fail "$1: still mounted"
@@ -65,35 +65,32 @@ for case in "TERM writeback 200" "INT writeback 3" "HUP writeback 1" \
 		sleep 0.02
 	done
 	kill -$sig "$pid"
-	gone "$case"
+	ended "$case"
 	exec 7>&-
 	wait $writer
 	up rw
 	python3 "$T/check" "$MNT" "$n" || fail "$case"
 	rm "$MNT"/*
 	umount "$MNT"
-	gone "$case"
+	ended "$case"
 done
 # It leaves no dead child about while it serves.
 up writeback
 echo quiet >"$MNT/f"
 sync "$MNT/f"
-for _ in $(seq 100); do
-	[ "$(ps -o stat= --ppid "$pid")" ] || break
-	sleep 0.1
-done
-[ -z "$(ps -o pid=,stat= --ppid "$pid")" ] || fail "children: $(ps --ppid "$pid")"
+childless() { [ -z "$(ps -o pid= --ppid "$pid")" ]; }
+within 10 childless || fail "children: $(ps --ppid "$pid")"
 umount "$MNT"
-gone children
+ended children
 # Nobody has a file open, and the first signal is not the only one.
 up writeback
 echo quiet >"$MNT/f"
 kill -TERM "$pid"
-kill -INT "$pid"
-kill -TERM "$pid"
-gone idle
+kill -INT "$pid" || true # so soon?
+kill -TERM "$pid" || true
+ended idle
 up writeback
 [ "$(cat "$MNT/f")" = quiet ] || fail "idle"
 umount "$MNT"
-gone end
+ended end
 fsck_clean

@@ -5,8 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 need_root
 STOPS=${STOPS:-blockd1:2 metad1:3 mount:2 metad1:12}
-stopped=
-test_cleanup() { [ -z "$stopped" ] || kill -CONT "$stopped" 2>/dev/null; }
 seconds=3
 for s in $STOPS; do seconds=$((seconds + ${s#*:} + 2)); done
 cluster_up -o "${UP_OPTS:-nowriteback}"
@@ -24,11 +22,9 @@ model=$!
 sleep 1
 for s in $STOPS; do
 	name=${s%:*}
-	stopped=${PID[$name]}
-	kill -STOP "$stopped"
+	stop "$name"
 	sleep "${s#*:}"
-	kill -CONT "$stopped"
-	stopped=
+	go_on
 	sleep 1
 	for n in "${!PID[@]}"; do
 		kill -0 "${PID[$n]}" 2>/dev/null ||
