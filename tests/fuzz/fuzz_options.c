@@ -149,8 +149,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 static size_t value_seed(struct fuzz_rng *rng, char *buf, size_t cap)
 {
-	static const char *const ends[] = { "",	 "",  "k", "M",	 "g", "T", "ms",
-					    "s", "m", "h", "kk", " ", "-" };
+	static const char *const ends[] = { "", "", "k", "M", "g", "T", "ms",
+					    "s", "m", "h", "d", "kk", " ",
+					    "-" };
 	static const char *const words[] = { "yes",  "no", "true", "off", "on",
 					     "auto", "1",  "0",	   "" };
 

@@ -402,6 +402,7 @@ static int copy(struct dfix *d, const struct core_copy *p, size_t *done)
 		y = (struct copying){ fix_call_new(), 0 };
 		core_copy(d->f.c, &left, on_copied, &y);
 		err = fix_call_end(y.k, NULL);
+		assert_in_range(y.done, 0, CORE_COPY_MAX);
 		*done += y.done;
 		left.off_in += y.done;
 		left.off_out += y.done;
