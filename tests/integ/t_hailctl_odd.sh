@@ -111,3 +111,31 @@ rm -rf "$C/metad1"
 run local up "$C"
 UPS=("$C")
 [ "$(cat "$name")" = hello ] || fail "after a restore"
+
+# ---- a daemon that says HELLO, and nothing more ----
+port=$(LC_ALL=C sed -n 's/^blockd 1 127\.0\.0\.1:\([0-9]*\) .*/\1/p' \
+	"$C/cluster.conf")
+python3 - "$port" >"$T/mute" <<'PY' &
+import socket, sys
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+held = []
+while True:
+    c, _ = s.accept()
+    d = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    d.sendall(c.recv(65536))
+    c.sendall(d.recv(65536))
+    held += [c, d]
+PY
+mute=$!
+test_cleanup() { kill $mute; }
+within 10 test -s "$T/mute" || fail "no mute daemon"
+LC_ALL=C sed "s/^\(blockd 1 127\.0\.0\.1\):$port /\1:$(cat "$T/mute") /" \
+	"$C/cluster.conf" >"$T/mute.conf"
+for what in status stats df "top --count 1 --interval 100ms"; do
+	code=0
+	# shellcheck disable=SC2086
+	"$CTL" -c "$T/mute.conf" --timeout 1s $what >"$T/out" 2>&1 || code=$?
+	{ [ $code = 3 ] && grep -q "blockd 1 .*timed out" "$T/out"; } ||
+		{ cat "$T/out"; fail "$what of a mute daemon: $code"; }
+done

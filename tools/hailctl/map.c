@@ -105,7 +105,7 @@ int cmd_map(struct ctl *c, char **args)
 	struct link *metad;
 	struct cmap *map = NULL;
 	uint32_t *counts = NULL;
-	int rv = -ENOMEM;
+	int rv, code = CTL_FAILED;
 
 	(void)args;
 	if (links_open(c, &ls) < 0)
@@ -126,8 +126,9 @@ int cmd_map(struct ctl *c, char **args)
 			print_json(map, counts);
 		else
 			print_table(map, counts);
+		code = CTL_OK;
 	}
 	cmap_free(map);
 	free(counts);
-	return counts ? CTL_OK : CTL_FAILED;
+	return code;
 }

@@ -132,9 +132,11 @@ static int sample_take(struct ctl *c, struct sample *s)
 		json_t *stats = NULL;
 		struct row *r;
 
-		if (l->error == 0 &&
-		    link_json(l, WIRE_OP_ADMIN_STATS, &stats) < 0)
-			ls.failed++;
+		if (l->error == 0) {
+			l->error = link_json(l, WIRE_OP_ADMIN_STATS, &stats);
+			if (l->error)
+				ls.failed++;
+		}
 		if (!stats) {
 			link_complain(l);
 			continue;
