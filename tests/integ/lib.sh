@@ -78,6 +78,16 @@ kill_waiting() {
 }
 fsck_clean() { "$CTL" -c "$C/cluster.conf" fsck >"$T/fsck" 2>&1 ||
 	{ cat "$T/fsck" >&2; fail "fsck is not clean"; }; }
+# What acked was told of its files in $MNT/w is there, also after a restart.
+acked_kept() {
+	drop_caches
+	"$TST/integ/acked" verify "$MNT/w" "$T/acks" || fail "lost"
+	cluster_down
+	cluster_up
+	"$TST/integ/acked" verify "$MNT/w" "$T/acks" ||
+		fail "lost after a restart"
+	fsck_clean
+}
 # Bounds of memory are those of what is installed: a sanitizer's build takes
 # some times as much.
 memory_counts() { case $FLAVOUR in asan|tsan) return 1 ;; esac; }

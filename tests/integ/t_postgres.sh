@@ -14,12 +14,15 @@ start() { pg "$pgb/pg_ctl" -D "$D/db" -w -t 120 -l "$T/run/log" \
 	-o "-k $T/run -c listen_addresses=''" start >/dev/null ||
 	{ tail -n 30 "$T/run/log"; fail "start"; }; }
 sql() { pg "$pgb/psql" -h "$T/run" -XAtq -c "$1" postgres; }
+# Its processes work in the directory of the database.
+deserted() { ! readlink /proc/[0-9]*/cwd 2>/dev/null | grep -qx "$D/db"; }
 # kill -9, and wait until init has buried it: PostgreSQL will not start beside
-# what looks like a living postmaster.
+# what looks like a living postmaster, nor beside its children, which notice by
+# themselves.
 murder() {
 	kill -9 "$1" 2>/dev/null || true
-	while kill -0 "$1" 2>/dev/null; do sleep 0.1; done
-	sleep 1 # its children notice by themselves
+	within 30 gone "$1" || fail "the server is still there"
+	within 30 deserted || fail "a child of the server is still there"
 }
 test_cleanup() { [ -f "$D/db/postmaster.pid" ] &&
 	kill -9 "$(head -n 1 "$D/db/postmaster.pid")" 2>/dev/null; }
