@@ -203,16 +203,63 @@ static void read_done(void *arg, int err, const struct iovec *iov,
 		fuse_reply_iov(req, iov, iov_count);
 }
 
+/* -o writeback: of a read past its cache the kernel hands over what it holds of
+ * that range, and only then asks us; what ends here may be a hole in a file
+ * that another handle has made longer. */
+struct reading {
+	struct rim_req *rr;
+	uint64_t ino, off;
+	size_t size;
+};
+
+static void read_flushed(void *arg, int err)
+{
+	struct reading *g = arg;
+	if (err)
+		read_done(g->rr, err, NULL, 0, 0);
+	else
+		core_read_again(g->rr->rim->core, g->ino, g->off, g->size,
+				read_done, g->rr);
+	free(g);
+}
+
+static void read_direct_done(void *arg, int err, const struct iovec *iov,
+			     int iov_count, size_t len)
+{
+	struct reading *g = arg;
+	struct rim *r = g->rr->rim;
+	if (!err && len < g->size &&
+	    core_open_for_cached_write(r->core, g->ino)) {
+		kflush(r, g->ino, read_flushed, g);
+		return;
+	}
+	read_done(g->rr, err, iov, iov_count, len);
+	free(g);
+}
+
 static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		     struct fuse_file_info *fi)
 {
-	(void)ino;
-	struct rim_req *rr = rim_req_new(req);
-	if (!rr)
+	struct rim *r = rim_of(req);
+	/* What the kernel reads into its cache has no owner, and its pages are
+	 * locked till it is answered: never to be waited for. */
+	bool direct = r->writeback && fi->lock_owner != 0;
+	struct reading *g = direct ? malloc(sizeof(*g)) : NULL;
+	if (direct && !g) {
+		fuse_reply_err(req, ENOMEM);
 		return;
+	}
+	struct rim_req *rr = rim_req_new(req);
+	if (!rr) {
+		free(g);
+		return;
+	}
 	rr->kind = RIM_READ;
-	core_read(rr->rim->core, core_file_of(fi), (uint64_t)off, size,
-		  read_done, rr);
+	if (g)
+		*g = (struct reading){ .rr = rr, .ino = ino,
+				       .off = (uint64_t)off, .size = size };
+	core_read(r->core, core_file_of(fi), (uint64_t)off, size,
+		  g ? read_direct_done : read_done, g ? (void *)g : rr);
 }
 
 struct writing {

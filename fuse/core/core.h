@@ -174,10 +174,17 @@ enum core_cache core_file_cache(struct core *c, const struct core_file *f);
 /* Has anybody a handle that writes? @mapped: one that a mapping can store
  * through, which has to read as well. */
 bool core_open_for_write(struct core *c, uint64_t ino, bool mapped);
+/* The same for one that writes through the kernel's cache. */
+bool core_open_for_cached_write(struct core *c, uint64_t ino);
 
 /* Reads [off, off+len), bounded by the file's size. */
 void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 	       core_data_cb cb, void *arg);
+
+/* The same without a handle, which may be closed: nothing is read ahead, and no
+ * time moved. */
+void core_read_again(struct core *c, uint64_t ino, uint64_t off, size_t len,
+		     core_data_cb cb, void *arg);
 
 #define CORE_WRITE_DIRECT 0x1u /* answered when the daemons have it */
 #define CORE_WRITE_KILLPRIV 0x2u /* clear set-id bits; capabilities go with

@@ -57,6 +57,21 @@ bool core_open_for_write(struct core *c, uint64_t ino, bool mapped)
 	return yes;
 }
 
+/* Lock held. */
+static bool writes_cached(const struct core_inode *in)
+{
+	return in->write_open_count > in->direct_open_count;
+}
+
+bool core_open_for_cached_write(struct core *c, uint64_t ino)
+{
+	core_lock(c);
+	const struct core_inode *in = inode_find(c, ino);
+	bool yes = in && writes_cached(in);
+	core_unlock(c);
+	return yes;
+}
+
 enum core_cache core_file_cache(struct core *c, const struct core_file *f)
 {
 	struct core_inode *in = f->in;
@@ -64,9 +79,8 @@ enum core_cache core_file_cache(struct core *c, const struct core_file *f)
 
 	core_lock(c);
 	/* What a writer through the cache has appended may not be known here:
-	 * a read past the cache would end before it. */
-	if (in->direct_open_count > 0 &&
-	    in->direct_open_count == in->write_open_count)
+	 * a read past the cache would have to ask for it (ops_file.c). */
+	if (in->direct_open_count > 0 && !writes_cached(in))
 		cache = CORE_CACHE_NONE;
 	else if (in->direct_written)
 		cache = CORE_CACHE_DROP;

@@ -570,6 +570,43 @@ static void read_begin(struct read_op *op)
 		read_end(op);
 }
 
+/* Lock held. */
+static struct read_op *read_new(struct core *c, struct core_inode *in,
+				uint64_t off, size_t len, core_data_cb cb,
+				void *arg)
+{
+	struct read_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return NULL;
+	op->c = c;
+	op->in = in;
+	op->off = off;
+	op->len = (uint32_t)u64_min(u64_min(len, FILE_SIZE_MAX - off),
+				    1u << 30);
+	op->cb = cb;
+	op->arg = arg;
+	inode_pin(in);
+	return op;
+}
+
+void core_read_again(struct core *c, uint64_t ino, uint64_t off, size_t len,
+		     core_data_cb cb, void *arg)
+{
+	struct core_inode *in;
+	struct read_op *op = NULL;
+
+	core_lock(c);
+	in = inode_find(c, ino);
+	if (in)
+		op = read_new(c, in, off, len, cb, arg);
+	core_unlock(c);
+	if (op)
+		read_begin(op);
+	else
+		cb(arg, in ? -ENOMEM : -ESTALE, NULL, 0, 0);
+}
+
 void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 	       core_data_cb cb, void *arg)
 {
@@ -580,20 +617,13 @@ void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 		cb(arg, 0, NULL, 0, 0);
 		return;
 	}
-	op = calloc(1, sizeof(*op));
+	core_lock(c);
+	op = read_new(c, f->in, off, len, cb, arg);
 	if (!op) {
+		core_unlock(c);
 		cb(arg, -ENOMEM, NULL, 0, 0);
 		return;
 	}
-	op->c = c;
-	op->in = f->in;
-	op->off = off;
-	op->len = (uint32_t)u64_min(u64_min(len, FILE_SIZE_MAX - off),
-				    1u << 30);
-	op->cb = cb;
-	op->arg = arg;
-	core_lock(c);
-	inode_pin(op->in);
 	/* What may only write is read by the kernel, for a part of a page. */
 	if (!(f->flags & O_NOATIME) && (f->flags & O_ACCMODE) != O_WRONLY)
 		(void)inode_touch_atime(c, op->in);

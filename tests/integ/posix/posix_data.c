@@ -381,6 +381,25 @@ static void big_file_reads_back(void)
 	CHECK(st_of("f").st_blocks * 512 >= 40 * MIB);
 }
 
+static void direct_reads_see_the_whole_file(void)
+{
+	static char small[4096] = { 1 };
+	void *buf;
+	int fd = rw("f");
+	int direct = open("f", O_RDONLY | O_DIRECT);
+	if (direct < 0 && errno == EINVAL)
+		posix_skip("no O_DIRECT");
+	CHECK(direct >= 0 && posix_memalign(&buf, 4096, 65536) == 0);
+	CHECK(pwrite(fd, small, sizeof(small), 0) == sizeof(small));
+	CHECK(fsync(fd) == 0);
+	/* a hole, before bytes that may be in the kernel only */
+	CHECK(pwrite(fd, small, sizeof(small), MIB) == sizeof(small));
+	CHECK(pread(direct, buf, 65536, 65536) == 65536);
+	CHECK(pwrite(fd, small, 5, 2 * MIB) == 5);
+	CHECK(pread(direct, buf, 65536, 2 * MIB - 32768) == 32768 + 5);
+	CHECK(pread(direct, buf, 65536, 3 * MIB) == 0);
+}
+
 #define AIO_LEN (640 << 10)
 #define AIO_PARTS 5
 
@@ -479,6 +498,8 @@ const struct posix_case posix_data[] = {
 	  private_mapping_leaves_the_file, false },
 	{ "direct I/O and a mapping of one file agree",
 	  direct_and_mapped_agree, false },
+	{ "direct reads of holes see that the file is longer",
+	  direct_reads_see_the_whole_file, false },
 	{ "direct writes that nobody waits for are what others read",
 	  direct_writes_are_read_by_others, false },
 	{ "O_SYNC, O_DSYNC, RWF_DSYNC", sync_flags_work, false },
