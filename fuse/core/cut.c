@@ -255,6 +255,12 @@ static void setattr_send(struct cut_op *o, uint64_t size)
 	struct meta_call *mc;
 	struct wire_out w;
 
+	/* As of a write in its cache the kernel tells the times of an
+	 * allocation; a later ctime of ours would be seen when it forgets. */
+	if (!o->truncate && c->opt.kernel_writeback) {
+		s.mtime_ns = in->attr.mtime_ns;
+		s.ctime_ns = in->attr.ctime_ns;
+	}
 	if (size > in->attr.size)
 		s.valid |= META_SET_SIZE;
 	if (o->killpriv)
@@ -272,7 +278,8 @@ static void setattr_send(struct cut_op *o, uint64_t size)
 	 * its way must not take it back. */
 	in->size_inflight++;
 	in->attr.size = u64_max(in->attr.size, size);
-	in->attr.mtime_ns = in->attr.ctime_ns = now;
+	in->attr.mtime_ns = s.mtime_ns;
+	in->attr.ctime_ns = s.ctime_ns;
 	mc->timed_out = setattr_late;
 	meta_call_queue(mc, &w);
 	inode_mutated(in, mc->seq);

@@ -324,6 +324,32 @@ static void writing_leaves_the_atime(void)
 	CHECK(a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec);
 }
 
+/* What was told of a file stays, also when the kernel has forgotten it. */
+static void allocations_ctime_stays(void)
+{
+	enum { COUNT = 24, SIZE = 16 << 20 };
+	struct timespec was[COUNT];
+	char name[8];
+	for (int i = 0; i < COUNT; i++) {
+		int mode = i % 2 ? FALLOC_FL_KEEP_SIZE : 0;
+		snprintf(name, sizeof(name), "f%d", i);
+		int fd = rw(name);
+		CHECK(write(fd, "x", 1) == 1 && fsync(fd) == 0);
+		CHECK(fallocate(fd, mode, 0, SIZE) == 0 && close(fd) == 0);
+		was[i] = st_of(name).st_ctim;
+	}
+	for (int round = 0; round < 60; round++) {
+		drop();
+		nap();
+		for (int i = 0; i < COUNT; i++) {
+			snprintf(name, sizeof(name), "f%d", i);
+			struct timespec t = st_of(name).st_ctim;
+			CHECK(t.tv_sec == was[i].tv_sec &&
+			      t.tv_nsec == was[i].tv_nsec);
+		}
+	}
+}
+
 const struct posix_case posix_held[] = {
 	{ "O_TMPFILE takes the umask", tmpfiles_take_the_umask, false },
 	{ "chown of neither owner nor group clears set-id bits, of files alone",
@@ -351,6 +377,8 @@ const struct posix_case posix_held[] = {
 	  renaming_moves_the_ctime, true },
 	{ "blocks are seen soon after fdatasync",
 	  blocks_are_seen_after_fdatasync, false },
+	{ "the ctime that an allocation gave stays", allocations_ctime_stays,
+	  true },
 	{ "writing a part of a page leaves the atime",
 	  writing_leaves_the_atime, true },
 	{ NULL, NULL, false }
