@@ -4,6 +4,8 @@
 need_root
 need python3
 
+stopped=
+test_cleanup() { [ -z "$stopped" ] || kill -CONT "$stopped"; }
 # code WANTED ARGUMENTS...: runs hailctl, compares its exit code.
 code() {
 	local want=$1 got=0
@@ -132,6 +134,19 @@ grep -q 'blockd 2: [0-9.]* [KMG]*i*B of [0-9.]* [KMGT]iB read' "$T/tty" ||
 	{ cat -v "$T/tty"; fail "scrub: no progress"; }
 code 2 "${K[@]}" blockd scrub x
 code 1 "${K[@]}" blockd scrub 9; says "no blockd 9"
+
+# ---- something is there, and does nothing ----
+for n in metad1 blockd2; do
+	stopped=$(pid_of $n)
+	kill -STOP "$stopped"
+	code 1 local up "$C" --timeout 1s
+	says "$n: process $stopped is there, but does not answer"
+	says "kill -CONT $stopped"
+	kill -CONT "$stopped"
+	stopped=
+	code 0 local up "$C"
+	grep -q "was up already" "$T/out" || fail "up again: $(cat "$T/out")"
+done
 
 # ---- something is gone ----
 crash blockd2

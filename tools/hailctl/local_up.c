@@ -212,6 +212,29 @@ static bool started(struct local *l, struct local_proc *p)
 	return true;
 }
 
+/* One that ran already: does it do anything? */
+static bool answers(struct local *l, const struct local_proc *p)
+{
+	enum daemon_kind kind = p->role == LOCAL_METAD ? DAEMON_METAD :
+							 DAEMON_BLOCKD;
+	json_t *status = NULL;
+	struct link link;
+	int rv = link_open(l->c, kind, p->d, &link);
+
+	if (rv == 0)
+		rv = link_json(&link, WIRE_OP_ADMIN_STATUS, &status);
+	link_close(&link);
+	json_decref(status);
+	if (rv == 0)
+		return true;
+	ctl_err("%s: process %d is there, but does not answer: %s; its log is "
+		"%s; continue it if it is stopped ('kill -CONT %d'); if it "
+		"hangs, 'kill -9 %d' and say 'hailctl local up %s' again",
+		p->name, (int)p->pid, strerror(-rv), p->log, (int)p->pid,
+		(int)p->pid, l->dir);
+	return false;
+}
+
 /* Starts what does not run of one kind, together; waits for all. */
 static bool start_role(struct local *l, struct local_proc *v, uint32_t count,
 		       enum local_role role)
@@ -223,7 +246,9 @@ static bool start_role(struct local *l, struct local_proc *v, uint32_t count,
 			continue;
 		if (role == LOCAL_MOUNT)
 			ok = start_mount(l, &v[i]) && ok;
-		else if (!v[i].pid)
+		else if (v[i].pid)
+			ok = answers(l, &v[i]) && ok;
+		else
 			ok = start_daemon(l, &v[i]) && ok;
 	}
 	for (uint32_t i = 0; i < count; i++)
