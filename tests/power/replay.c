@@ -4,7 +4,15 @@
  *
  * The first COUNT records have happened. What was flushed is there. Of the
  * writes after the last flush any may be missing and any may be torn: each
- * sector of 512 bytes is kept or not, seed 0 keeps all, other seeds choose.
+ * sector of 512 bytes is kept or not, seed 0 keeps all, other seeds choose,
+ * seed "last" keeps the last write alone.
+ *
+ *	replay LOG FIRST LAST
+ *
+ * Prints the COUNTs from FIRST to LAST at which "last" shows whether a block
+ * daemon's data are flushed before the record that points to them: the last
+ * write is a record of a journal. What was to be on the disk before is missing
+ * then; so many bytes are printed, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +24,7 @@
 #include "tests/power/rec.h"
 
 #define SECTOR 512u
+#define JOURNAL "JRNL" /* jrec.c's magic, as on the disk */
 
 static uint64_t rng;
 
@@ -69,12 +78,42 @@ static uint64_t last_flush(FILE *log, uint64_t count)
 	return last;
 }
 
+static int list_counts(const char *path, uint64_t first, uint64_t last)
+{
+	FILE *log = fopen(path, "r");
+	struct rec_header h;
+	uint64_t before = 0;
+	char begin[4];
+	if (!log) {
+		perror(path);
+		return 1;
+	}
+	for (uint64_t i = 1; i <= last; i++) {
+		if (fread(&h, sizeof(h), 1, log) != 1 || h.magic != REC_MAGIC)
+			break;
+		if (h.type == REC_WRITE &&
+		    (fread(begin, sizeof(begin), 1, log) != 1 ||
+		     fseeko(log, (off_t)(h.len - sizeof(begin)), SEEK_CUR)))
+			break;
+		if (h.type == REC_WRITE && before > 0 && i >= first &&
+		    memcmp(begin, JOURNAL, sizeof(begin)) == 0)
+			printf("%llu %llu\n", (unsigned long long)i,
+			       (unsigned long long)before);
+		before = h.type == REC_FLUSH ? 0 : before + h.len;
+	}
+	fclose(log);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct rec_header h;
+	if (argc == 4)
+		return list_counts(argv[1], strtoull(argv[2], NULL, 10),
+				   strtoull(argv[3], NULL, 10));
 	if (argc != 6) {
 		fprintf(stderr, "usage: replay LOG IMAGE SIZE_MIB COUNT "
-			"SEED\n");
+			"SEED | LOG FIRST LAST\n");
 		return 2;
 	}
 	FILE *log = fopen(argv[1], "r");
@@ -87,6 +126,7 @@ int main(int argc, char **argv)
 		perror("replay");
 		return 1;
 	}
+	int last_only = strcmp(argv[5], "last") == 0;
 	uint64_t flushed = last_flush(log, count);
 	for (uint64_t i = 1; i <= count; i++) {
 		if (fread(&h, sizeof(h), 1, log) != 1 || h.magic != REC_MAGIC)
@@ -96,7 +136,8 @@ int main(int argc, char **argv)
 		char *data = calloc(1, h.len ? h.len : 1);
 		if (!data || (h.type == REC_WRITE &&
 			      fread(data, h.len, 1, log) != 1) ||
-		    put(image, &h, data, seed && i > flushed)) {
+		    (!(last_only && i > flushed && i < count) &&
+		     put(image, &h, data, seed && i > flushed))) {
 			perror("replay");
 			return 1;
 		}
