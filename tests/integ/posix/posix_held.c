@@ -329,7 +329,7 @@ static void allocations_ctime_stays(void)
 {
 	enum { COUNT = 24, SIZE = 16 << 20 };
 	struct timespec was[COUNT];
-	char name[8];
+	char name[16];
 	for (int i = 0; i < COUNT; i++) {
 		int mode = i % 2 ? FALLOC_FL_KEEP_SIZE : 0;
 		snprintf(name, sizeof(name), "f%d", i);
