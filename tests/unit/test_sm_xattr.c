@@ -117,7 +117,7 @@ static void an_inode_holds_a_megabyte_of_xattrs(void **state)
 	static uint8_t value[XATTR_VALUE_MAX];
 	struct sm_client *c = *state;
 	uint64_t f = SM_INO(c, sm_client_file(c, ROOT, "f"));
-	char name[16];
+	char name[24];
 	int err = 0, count = 0;
 
 	while (err == 0) {
