@@ -146,7 +146,7 @@ static void runs_end_at_segments(void **state)
  * [i*size+u*4096, +4096). */
 static void a_cut_hits_whole_units_only(void **state)
 {
-	const uint64_t size = 1u << BLOCK_LOG2_MIN;
+	const uint32_t size = 1u << BLOCK_LOG2_MIN;
 
 	(void)state;
 	box_init(&a);
@@ -156,14 +156,14 @@ static void a_cut_hits_whole_units_only(void **state)
 	for (int n = 0; n < 20000; n++) {
 		struct image_cut c = {
 			.cut = 3, .version = 6, .block_log2 = BLOCK_LOG2_MIN,
-			.from = (uint32_t)rnd(4 * size),
-			.to = (uint32_t)rnd(5 * size),
+			.from = rnd(4 * size),
+			.to = rnd(5 * size),
 		};
 		uint64_t index = rnd(4);
 		struct image_hit hit = { 0, 0, 0 };
 		bool is_hit;
 
-		a.m.end = (uint32_t)rnd(size + 1);
+		a.m.end = rnd(size + 1);
 		if (rnd(4) == 0)
 			c.to = BLK_CUT_TO_END;
 		if (rnd(2) == 0)
