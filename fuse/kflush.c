@@ -5,6 +5,9 @@
  * would have holes in their place. Closing any handle makes the kernel write
  * back all of the file, so one is opened by its number and closed.
  *
+ * What a punch has removed after its caller was told that it failed is dropped
+ * in the same way.
+ *
  * A process of its own does it: it waits in the kernel for requests that we
  * answer, and a thread of ours that waits so would keep our /dev/fuse open,
  * and with it every caller waiting, when we are killed.
@@ -22,11 +25,16 @@
 
 #define FUSE_HANDLE_TYPE 0x81 /* FILEID_INO64_GEN of linux/exportfs.h */
 
+/* What the process is told; @len 0: nothing is to be dropped. */
+struct piece {
+	uint64_t ino, off, len;
+};
+
 struct job {
 	struct job *next;
 	const char *mountpoint;
-	uint64_t ino;
-	core_cb cb;
+	struct piece piece;
+	core_cb cb; /* NULL: nobody waits */
 	void *arg;
 };
 
@@ -35,13 +43,13 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct job *head, **tail = &head;
 static bool running;
 
-static int flush_one(int dir, uint64_t ino)
+static int flush_one(int dir, const struct piece *p)
 {
 	union {
 		struct file_handle h;
 		char room[sizeof(struct file_handle) + 12];
 	} fh;
-	uint32_t words[3] = { (uint32_t)(ino >> 32), (uint32_t)ino, 0 };
+	uint32_t words[3] = { (uint32_t)(p->ino >> 32), (uint32_t)p->ino, 0 };
 
 	fh.h.handle_bytes = sizeof(words);
 	fh.h.handle_type = FUSE_HANDLE_TYPE;
@@ -53,6 +61,13 @@ static int flush_one(int dir, uint64_t ino)
 	/* One that was deleted meanwhile: nobody will ask for its bytes. */
 	if (fd < 0)
 		return errno == ESTALE ? 0 : -1;
+	/* Whole pages: a part of one would stay. */
+	uint64_t from = u64_round_down(p->off, 65536);
+	if (p->len > 0)
+		(void)posix_fadvise(fd, (off_t)from,
+				    (off_t)(u64_round_up(p->off + p->len,
+							 65536) - from),
+				    POSIX_FADV_DONTNEED);
 	return close(fd);
 }
 
@@ -61,10 +76,10 @@ int kflush_main(char **argv)
 {
 	int dir = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int err = dir < 0;
-	uint64_t ino;
+	struct piece p;
 
-	while (dir >= 0 && read(0, &ino, sizeof(ino)) == (ssize_t)sizeof(ino))
-		if (flush_one(dir, ino))
+	while (dir >= 0 && read(0, &p, sizeof(p)) == (ssize_t)sizeof(p))
+		if (flush_one(dir, &p))
 			err = 1; /* the others nevertheless */
 	return err;
 }
@@ -95,11 +110,11 @@ static int spawn_and_wait(const char *mountpoint, int in)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EINVAL;
 }
 
-static int flush_inos(const char *mountpoint, const uint64_t *inos,
-		      size_t count)
+static int flush_pieces(const char *mountpoint, const struct piece *pieces,
+			size_t count)
 {
-	const char *p = (const char *)inos;
-	size_t left = count * sizeof(*inos);
+	const char *p = (const char *)pieces;
+	size_t left = count * sizeof(*pieces);
 	int err = 0;
 	int fd = memfd_create("inos", MFD_CLOEXEC);
 
@@ -129,8 +144,14 @@ int kflush_written(struct rim *r)
 
 	if (err)
 		return err;
-	if (count > 0)
-		err = flush_inos(r->mountpoint, inos, count);
+	struct piece *p = calloc(count ? count : 1, sizeof(*p));
+	for (size_t i = 0; p && i < count; i++)
+		p[i].ino = inos[i];
+	if (!p)
+		err = -ENOMEM;
+	else if (count > 0)
+		err = flush_pieces(r->mountpoint, p, count);
+	free(p);
 	free(inos);
 	return err;
 }
@@ -148,7 +169,9 @@ static void *run(void *arg)
 		if (!head)
 			tail = &head;
 		pthread_mutex_unlock(&lock);
-		j->cb(j->arg, flush_inos(j->mountpoint, &j->ino, 1));
+		int err = flush_pieces(j->mountpoint, &j->piece, 1);
+		if (j->cb)
+			j->cb(j->arg, err);
 		free(j);
 	}
 	return NULL;
@@ -167,13 +190,15 @@ static int worker_start(void)
 	return -err;
 }
 
-void kflush(struct rim *r, uint64_t ino, core_cb cb, void *arg)
+/* Returns 0, or -errno and @cb is not called. */
+static int job_add(const struct rim *r, const struct piece *p, core_cb cb,
+		   void *arg)
 {
 	struct job *j = malloc(sizeof(*j));
 	int err = j ? 0 : -ENOMEM;
 
 	if (j) {
-		*j = (struct job){ .mountpoint = r->mountpoint, .ino = ino,
+		*j = (struct job){ .mountpoint = r->mountpoint, .piece = *p,
 				   .cb = cb, .arg = arg };
 		pthread_mutex_lock(&lock);
 		err = worker_start();
@@ -184,8 +209,25 @@ void kflush(struct rim *r, uint64_t ino, core_cb cb, void *arg)
 		}
 		pthread_mutex_unlock(&lock);
 	}
-	if (err) {
+	if (err)
 		free(j);
+	return err;
+}
+
+void kflush(struct rim *r, uint64_t ino, core_cb cb, void *arg)
+{
+	int err = job_add(r, &(struct piece){ .ino = ino }, cb, arg);
+
+	if (err)
 		cb(arg, err);
-	}
+}
+
+void rim_content_changed(void *arg, uint64_t ino, uint64_t off, uint64_t len)
+{
+	const struct piece p = { .ino = ino, .off = off, .len = len };
+	int err = job_add(arg, &p, NULL, NULL);
+
+	if (err)
+		diag_warn("fuse", "event=stale-pages ino=%llu error=%d",
+			  (unsigned long long)ino, -err);
 }

@@ -377,18 +377,25 @@ static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 	core_fsync(r->core, ino, false, synced_writeback, s);
 }
 
-/* fallocate by somebody who may not keep set-id bits: they may be gone. */
-struct falloc_kill {
-	struct rim_req *rr;
-	uint64_t ino;
+struct falloc {
+	struct rim_req rr;
+	uint64_t ino, off, len;
+	int mode;
+	bool kill; /* set-id bits may be gone */
 };
 
-static void falloc_killed(void *arg, int err)
+static void fallocated(void *arg, int err)
 {
-	struct falloc_kill *k = arg;
-	rim_attr_changed(k->rr->rim, k->ino);
-	rim_cb_err(k->rr, err);
-	free(k);
+	struct falloc *f = arg;
+	fuse_req_t req = rim_end(&f->rr);
+	if (f->kill)
+		rim_attr_changed(f->rr.rim, f->ino);
+	if (req)
+		fuse_reply_err(req, -err);
+	else if (f->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+		/* The kernel, told EINTR, has kept what it had. */
+		rim_content_changed(f->rr.rim, f->ino, f->off, f->len);
+	free(f);
 }
 
 static void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
@@ -404,19 +411,20 @@ static void ops_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 	bool kill = rim_caller_kills_priv(req);
 	if (kill)
 		rim_drop_sgid(req, ino);
-	struct rim_req *rr = rim_req_new(req);
-	struct falloc_kill *k = kill && rr ? malloc(sizeof(*k)) : NULL;
-	if (rr)
-		rr->changes[0] = ino;
-	if (k) {
-		k->rr = rr;
-		k->ino = ino;
+	struct falloc *f = calloc(1, sizeof(*f));
+	if (!f) {
+		fuse_reply_err(req, ENOMEM);
+		return;
 	}
-	if (rr)
-		core_fallocate(rr->rim->core, ino, mode, (uint64_t)off,
-			       (uint64_t)len, kill,
-			       k ? falloc_killed : rim_cb_err,
-			       k ? (void *)k : (void *)rr);
+	f->ino = ino;
+	f->off = (uint64_t)off;
+	f->len = (uint64_t)len;
+	f->mode = mode;
+	f->kill = kill;
+	rim_begin(&f->rr, req);
+	f->rr.changes[0] = ino;
+	core_fallocate(f->rr.rim->core, ino, mode, f->off, f->len, kill,
+		       fallocated, f);
 }
 
 struct seeking {

@@ -34,6 +34,9 @@ void rim_serving(struct rim *r, bool serving);
 /* core_options.attr_changed: the kernel forgets the attributes it has. @arg:
  * the rim. Waits for nothing (dropping pages would). */
 void rim_attr_changed(void *arg, uint64_t ino);
+/* core_options.content_changed: ... and, some time later, its pages of that
+ * range (kflush.c), but those that are mapped. Waits for nothing. */
+void rim_content_changed(void *arg, uint64_t ino, uint64_t off, uint64_t len);
 /* The kernel looks every name up again that it has (from 6.16 on). Waits for
  * nothing: a single name's notification would, for the directory's lock. */
 void rim_names_changed(struct rim *r);

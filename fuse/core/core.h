@@ -35,7 +35,10 @@ struct core_options {
 	/* What others were told of @ino's attributes is not true any more;
 	 * called without locks. NULL: nobody keeps them. */
 	void (*attr_changed)(void *arg, uint64_t ino);
-	void *attr_changed_arg;
+	/* The same of its bytes in [@off, @off + @len); attributes, too. */
+	void (*content_changed)(void *arg, uint64_t ino, uint64_t off,
+				uint64_t len);
+	void *changed_arg;
 	/* Latencies for the status, a JSON object (malloc'd; NULL: none). */
 	char *(*latency)(void);
 	/* Does anybody still wait for the CORE_WRITE_ASK, or copy, of @arg? */

@@ -202,7 +202,10 @@ bool inode_owns(const struct core_inode *in);
  * metad some time (ret.c). */
 /* Whether it moved. */
 bool inode_touch_atime(struct core *c, struct core_inode *in);
-/* Calls core_options.attr_changed after the unlock. */
+/* Calls core_options.content_changed and attr_changed, or the second alone,
+ * after the unlock. */
+void inode_tell_content(struct core *c, uint64_t ino, uint64_t off,
+			uint64_t len);
 void inode_tell_changed(struct core *c, uint64_t ino);
 /* What metad told of @in is now known to be of sequence @seq of our stream. */
 void inode_mutated(struct core_inode *in, uint64_t seq);

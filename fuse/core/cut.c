@@ -196,9 +196,22 @@ static void cut_callback(struct core_deferred *d)
 	free(o);
 }
 
+/* It was said to have failed, and is done now, or a part of it. Lock held. */
+static void cut_seen_late(struct cut_op *o)
+{
+	const int removes = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
+
+	if (o->truncate || !(o->mode & removes))
+		inode_tell_changed(o->c, o->in->ino);
+	else
+		inode_tell_content(o->c, o->in->ino, o->off, o->end - o->off);
+}
+
 /* Lock held. */
 static void cut_done(struct cut_op *o, int err)
 {
+	if (o->told && !o->ahead)
+		cut_seen_late(o);
 	o->err = err;
 	o->attr = o->in->attr;
 	if (!o->told)

@@ -172,18 +172,24 @@ void inode_merge(struct core *c, struct core_inode *in,
 struct changed {
 	struct core_deferred def;
 	struct core *c;
-	uint64_t ino;
+	uint64_t ino, off, len; /* len 0: the attributes alone */
 };
 
 static void changed_tell(struct core_deferred *d)
 {
 	struct changed *ch = container_of(d, struct changed, def);
 
-	ch->c->opt.attr_changed(ch->c->opt.attr_changed_arg, ch->ino);
+	const struct core_options *o = &ch->c->opt;
+
+	if (ch->len > 0 && o->content_changed)
+		o->content_changed(o->changed_arg, ch->ino, ch->off, ch->len);
+	if (o->attr_changed)
+		o->attr_changed(o->changed_arg, ch->ino);
 	free(ch);
 }
 
-void inode_tell_changed(struct core *c, uint64_t ino)
+void inode_tell_content(struct core *c, uint64_t ino, uint64_t off,
+			uint64_t len)
 {
 	struct changed *ch;
 
@@ -195,7 +201,14 @@ void inode_tell_changed(struct core *c, uint64_t ino)
 	ch->def.fn = changed_tell;
 	ch->c = c;
 	ch->ino = ino;
+	ch->off = off;
+	ch->len = len;
 	core_defer(c, &ch->def);
+}
+
+void inode_tell_changed(struct core *c, uint64_t ino)
+{
+	inode_tell_content(c, ino, 0, 0);
 }
 
 void inode_times_mutated(struct core_inode *in, uint64_t seq)

@@ -19,4 +19,11 @@ change late 'is %a 664' setfacl -m u:nobody:rw f
 change late 'cat "$D/new"' mv -T f new
 [ ! -e "$D/f" ] || fail "both names"
 change late '[ -d "$D/new" ]' mkdir new
+# Of "content", what the kernel has cached.
+change late '[ "$(tr -d "\0" <"$D/f")" = cont ]' \
+	fallocate --punch-hole --offset 2 --length 3 f
+# With its write-back cache the kernel keeps the size that it has.
+umount "$MNT"
+cluster_up -o soft,timeo=1s,nowriteback
+change late 'is %s 100000' fallocate --zero-range --length 100000 f
 fsck_clean
