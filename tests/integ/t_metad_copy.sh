@@ -43,10 +43,11 @@ until_state ok
 [ "$(find "$copy" -name 'base-*' | wc -l)" = 1 ] || fail "$(ls "$copy")"
 fsck_clean
 
-# An orderly stop leaves nothing out.
+# An orderly stop leaves nothing out of what a copy follows.
 cluster_down
 cp -a "$C/metad1" "$T/older"
 cluster_up
+until_state ok
 for i in $(seq 300 400); do echo "$i" >"$MNT/d/f$i"; done
 rm "$MNT/d/f7"
 list >"$T/want"
