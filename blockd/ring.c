@@ -28,6 +28,9 @@ struct ring_posted {
 	struct ring_posted *next;
 };
 
+/* More posts than are ever on their way at once but in a flood. */
+#define RING_SPARE_COUNT 64u
+
 struct ring {
 	struct io_uring u;
 	pthread_t owner;
@@ -49,8 +52,11 @@ struct ring {
 	int event_fd;
 	uint64_t event_value;
 	struct ring_op event_op;
-	pthread_mutex_t lock; /* protects posted* */
+	pthread_mutex_t lock; /* protects posted*, spare* */
 	struct ring_posted *posted, **posted_tail;
+	/* For when there is no memory: losing a completion would hang somebody
+	 * for ever. */
+	struct ring_posted spares[RING_SPARE_COUNT], *spare;
 	struct ring_posted *own, **own_tail; /* from the loop's thread */
 };
 
@@ -83,6 +89,35 @@ static void event_arm(struct ring *r)
 			   sizeof(r->event_value), 0);
 }
 
+static struct ring_posted *posted_new(struct ring *r, void (*fn)(void *arg),
+				      void *arg)
+{
+	struct ring_posted *p = malloc(sizeof(*p));
+
+	if (!p) {
+		pthread_mutex_lock(&r->lock);
+		p = r->spare;
+		if (!p)
+			abort();
+		r->spare = p->next;
+		pthread_mutex_unlock(&r->lock);
+	}
+	*p = (struct ring_posted){ .fn = fn, .arg = arg };
+	return p;
+}
+
+static void posted_free(struct ring *r, struct ring_posted *p)
+{
+	if (p < r->spares || p >= r->spares + RING_SPARE_COUNT) {
+		free(p);
+		return;
+	}
+	pthread_mutex_lock(&r->lock);
+	p->next = r->spare;
+	r->spare = p;
+	pthread_mutex_unlock(&r->lock);
+}
+
 static void event_done(struct ring_op *op, int res, uint32_t flags)
 {
 	struct ring *r = container_of(op, struct ring, event_op);
@@ -102,25 +137,13 @@ static void event_done(struct ring_op *op, int res, uint32_t flags)
 	for (; p; p = next) {
 		next = p->next;
 		p->fn(p->arg);
-		free(p);
+		posted_free(r, p);
 	}
-}
-
-static struct ring_posted *posted_new(void (*fn)(void *arg), void *arg)
-{
-	struct ring_posted *p = malloc(sizeof(*p));
-
-	/* Losing a completion would hang somebody for ever: 24 bytes that
-	 * cannot be had end the process instead. */
-	if (!p)
-		abort();
-	*p = (struct ring_posted){ .fn = fn, .arg = arg };
-	return p;
 }
 
 void ring_post_last(struct ring *r, void (*fn)(void *arg), void *arg)
 {
-	struct ring_posted *p = posted_new(fn, arg);
+	struct ring_posted *p = posted_new(r, fn, arg);
 	uint64_t one = 1;
 	bool first;
 
@@ -141,7 +164,7 @@ void ring_post(struct ring *r, void (*fn)(void *arg), void *arg)
 		ring_post_last(r, fn, arg);
 		return;
 	}
-	p = posted_new(fn, arg);
+	p = posted_new(r, fn, arg);
 	*r->own_tail = p;
 	r->own_tail = &p->next;
 }
@@ -212,6 +235,8 @@ int ring_new(unsigned spin_us, struct ring **ret, char *why, size_t why_size)
 	r->posted_tail = &r->posted;
 	r->own_tail = &r->own;
 	pthread_mutex_init(&r->lock, NULL);
+	for (unsigned i = 0; i < RING_SPARE_COUNT; i++)
+		posted_free(r, &r->spares[i]);
 	r->event_fd = eventfd(0, EFD_CLOEXEC);
 	if (r->event_fd < 0) {
 		rv = -errno;
@@ -248,7 +273,7 @@ void ring_free(struct ring *r)
 	*r->own_tail = r->posted;
 	while ((p = r->own)) {
 		r->own = p->next;
-		free(p);
+		posted_free(r, p);
 	}
 	pthread_mutex_destroy(&r->lock);
 	free(r);
@@ -344,7 +369,7 @@ static void run_own_posts(struct ring *r)
 	for (; p; p = next) {
 		next = p->next;
 		p->fn(p->arg);
-		free(p);
+		posted_free(r, p);
 	}
 }
 
