@@ -338,6 +338,12 @@ static void write_undone(void *arg, int err, const struct meta_attr *a)
 	core_unlock(c);
 }
 
+/* Some of it may be with the daemons. */
+static bool write_remains(const struct wb_op *op)
+{
+	return op->perhaps || op->refused_len < op->len;
+}
+
 /* A write that failed does not leave the file longer. Nor does it leave bytes
  * behind the file's end, where a block was stored and another refused, or no
  * daemon has said that it did not store it: who makes the file longer would
@@ -350,7 +356,7 @@ static bool write_undo(struct write_op *o)
 
 	if (size >= end || in->attr.size != end)
 		return false; /* it did not, or the file was cut since */
-	if (o->op.perhaps || o->op.refused_len < o->op.len)
+	if (write_remains(&o->op))
 		return cut_back(o->r.c, in, size, write_undone, o);
 	in->attr.size = size;
 	return false;
@@ -362,12 +368,12 @@ static void write_acked(struct wb_op *op, int err)
 	struct wb_inode *wb = o->r.in->wb;
 
 	o->err = err;
-	if (err && op->through && op->refused_len > 0) {
-		if (write_undo(o))
-			return;
-	} else if (op->through) {
+	if (op->through && op->refused_len > 0 && write_undo(o))
+		return;
+	/* What remains stays inside the file: a write that is refused later
+	 * must not cut it off unseen. */
+	if (op->through && write_remains(op))
 		wb->size_sure = u64_max(wb->size_sure, op->off + op->len);
-	}
 	write_op_end(o, err);
 }
 

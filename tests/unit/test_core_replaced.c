@@ -292,6 +292,43 @@ static void test_a_write_refused_in_part_leaves_nothing(void **state)
 	dfix_stop(d);
 }
 
+/* The same with another refused behind it, which ends later: what is stored of
+ * the first lies inside the file or is cut. */
+static void test_two_writes_refused_leave_nothing(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f), size, last = 3;
+	uint8_t p[2 * LEN], zero[2 * LEN] = { 0 };
+	const struct cmap *map = d->f.c->blk->map;
+	int first = place_primary(map, ino, 0);
+	struct fix_call *k, *l;
+
+	(void)state;
+	d_fill(p, sizeof(p), 22);
+	assert_true(first >= 0 && place_primary(map, ino, 1) != first);
+	while (place_primary(map, ino, last) != first)
+		last++;
+	mini_blockd_hold(d->b[first], WIRE_OP_BLK_WRITE, true);
+	k = d_write_start(d, f, DBLOCK - LEN, p, 2 * LEN, CORE_WRITE_DIRECT);
+	l = d_write_start(d, f, last * DBLOCK, p, LEN, CORE_WRITE_DIRECT);
+	wait_until(mini_blockd_held(d->b[first]) == 2);
+	mini_blockd_fail(d->b[first], WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	mini_blockd_hold(d->b[first], WIRE_OP_BLK_WRITE, false);
+	assert_int_equal(fix_call_end(k, NULL), -ENOSPC);
+	assert_int_equal(fix_call_end(l, NULL), -ENOSPC);
+	d_fail(d, 0, 0, 0);
+	size = d_size(d, f);
+	assert_true(size == 0 || size == DBLOCK + LEN);
+	assert_int_equal(d_truncate(d, f, (last + 1) * DBLOCK), 0);
+	d_check_read(d, f, DBLOCK - LEN, zero, LEN);
+	d_check_read(d, f, DBLOCK, size ? p + LEN : zero, LEN);
+	assert_int_equal(d_fsync(d, f), 0);
+	d_check_durable(d, f, DBLOCK, size ? p + LEN : zero, LEN);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static void set_state(struct dfix *d, int daemon, uint8_t state)
 {
 	struct cmap *m = cmap_dup(d->f.c->blk->map);
@@ -549,6 +586,8 @@ int main(void)
 			test_two_writes_of_one_place_are_both_refused),
 		cmocka_unit_test(
 			test_a_write_refused_in_part_leaves_nothing),
+		cmocka_unit_test(
+			test_two_writes_refused_leave_nothing),
 		cmocka_unit_test(
 			test_a_write_refused_at_both_ends_waits_for_its_middle),
 		cmocka_unit_test(
