@@ -17,13 +17,7 @@ import json, sys
 print([d for d in json.load(sys.stdin)["daemons"] if "metad" in d["program"]
       ][0].get("copy"))'; }
 until_ok() { until [ "$(state)" = ok ]; do sleep 0.05; done; }
-until_there() {
-	for _ in $(seq 600); do
-		[ ! -e "$1" ] || return 0
-		sleep 0.05
-	done
-	fail "waited for $1"
-}
+until_there() { within 30 test -e "$1" || fail "waited for $1"; }
 restore() {
 	rm -rf "$C/metad1"
 	"$CTL" -c "$conf" metad restore "$copy" "$C/metad1" >"$T/out" 2>&1 ||
@@ -64,6 +58,18 @@ last() {
 in_copy() {
 	cat "$copy"/base-*[0-9] "$copy"/log-* | grep -aoE 'b-[0-9]+' |
 		cut -c3- | sort -n | tail -n 1
+}
+# metad and the mount are killed and the disk is lost: what comes back?
+lost() {
+	before=$(in_copy)
+	crash metad1 mount
+	rm -f "$HELD"
+	umount -l "$MNT"
+	wait $work
+	restore "$1"
+	cluster_up
+	now=$(last) || fail "$1: no state that there was"
+	[ "$now" -ge "$before" ] || fail "$1: $now of $before"
 }
 
 cluster_up --blockds 1
@@ -106,15 +112,7 @@ for point in "write */base-*" "fsync */base-*" "renameat base-*[0-9]" \
 	work=$!
 	until_there "$HELD.${point%% *}"
 	sleep 0.$((RANDOM % 5))
-	before=$(in_copy)
-	crash metad1 mount
-	rm "$HELD"
-	umount -l "$MNT"
-	wait $work
-	restore "$point"
-	cluster_up
-	now=$(last) || fail "$point: no state that there was"
-	[ "$now" -ge "$before" ] || fail "$point: $now of $before"
+	lost "$point"
 	[ "$(find "$MNT" -name 'x*' | wc -l)" = 48 ] || fail "$point: not all"
 	cluster_down
 	up
@@ -130,14 +128,7 @@ for round in 1 2; do
 		cluster_up
 	fi
 	sleep 0.$((RANDOM % 10))$((RANDOM % 10))
-	before=$(in_copy)
-	crash metad1 mount
-	umount -l "$MNT"
-	wait $work
-	restore "round $round"
-	cluster_up
-	now=$(last) || fail "round $round: no state that there was"
-	[ "$now" -ge "$before" ] || fail "round $round: $now of $before"
+	lost "round $round"
 	until_ok
 done
 
@@ -156,13 +147,9 @@ until grep -q "event=left-behind" "$C/run/metad1.log"; do sleep 0.05; done
 until_there "$HELD.exit"
 echo "exit hail-metad" >"$HELD.new"
 mv "$HELD.new" "$HELD" # the base is no longer held
-for _ in $(seq 100); do
-	[ -e "$part" ] || break
-	sleep 0.05
-done
+within 5 test ! -e "$part" || fail "the thread did not end its base"
 rm "$HELD"
 while readlink "/proc/$pid/exe" >/dev/null; do sleep 0.02; done
-[ ! -e "$part" ] || fail "the thread did not end its base"
 restore "left behind"
 cluster_up
 [ "$(last)" = "$now" ] || fail "left behind: $(last) of $now"
