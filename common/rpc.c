@@ -1,7 +1,6 @@
 /* The net: its thread, and the life of nets and peers. */
 #include "common/rpc_priv.h"
 
-#include <netdb.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -60,6 +59,7 @@ static void run_deadlines(struct rpc_net *n, uint64_t now_ms)
 
 static void peer_free(struct rpc_peer *p)
 {
+	resolve_free(p->lookup);
 	pthread_cond_destroy(&p->send_cond);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
@@ -337,37 +337,17 @@ void rpc_net_stats(const struct rpc_net *n, struct rpc_stats *ret)
 	ret->sleeps = atomic_load(&c->sleeps);
 }
 
-/* Returns 0 or -errno. */
-static int peer_resolve(struct rpc_peer *p, const char *addr, uint16_t port)
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-				  .ai_flags = AI_NUMERICSERV };
-	struct addrinfo *ai;
-	char service[8];
-
-	snprintf(service, sizeof(service), "%u", port);
-	if (getaddrinfo(addr, service, &hints, &ai) != 0)
-		return -EHOSTUNREACH;
-	memcpy(&p->addr, ai->ai_addr, ai->ai_addrlen);
-	p->addr_len = ai->ai_addrlen;
-	freeaddrinfo(ai);
-	return 0;
-}
-
 int rpc_peer_new(struct rpc_net *n, const char *addr, uint16_t port,
 		 const struct rpc_peer_ops *ops, void *arg,
 		 struct rpc_peer **ret)
 {
 	struct rpc_peer *p = calloc(1, sizeof(*p));
-	int rv;
 
 	if (!p)
 		return -ENOMEM;
-	rv = peer_resolve(p, addr, port);
-	if (rv < 0) {
-		free(p);
-		return rv;
-	}
+	snprintf(p->host, sizeof(p->host), "%s", addr);
+	p->port = port;
+	p->is_name = !resolve_numeric(addr, port, &p->addrs);
 	snprintf(p->label, sizeof(p->label), "%s:%u", addr, port);
 	p->net = n;
 	p->ops = ops;

@@ -81,8 +81,9 @@ struct rpc_peer_ops {
 	void (*up)(struct rpc_peer *p, const struct hello_reply *hr, void *arg);
 	/* Connection lost or could not be made; @err: -errno: what the daemon
 	 * answered to HELLO (-ESTALE: fenced, -EXDEV: another cluster, ...), or
-	 * -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, -EBADMSG. Runs before the
-	 * calls of the connection get -ECONNRESET. May be NULL. */
+	 * -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, -EBADMSG, -EHOSTUNREACH (also
+	 * when nobody knows its name). Runs before the calls of the connection
+	 * get -ECONNRESET. May be NULL. */
 	void (*down)(struct rpc_peer *p, int err, void *arg);
 	/* A reply came with a larger epoch than rpc_set_epoch() told; once an
 	 * epoch and peer, before the reply's callback. May be NULL. */
@@ -123,10 +124,10 @@ struct rpc_stats {
 void rpc_net_stats(const struct rpc_net *n, struct rpc_stats *ret);
 
 /* A peer; it connects at once and reconnects (10 ms, doubling to 500 ms; 10 ms
- * again after a connection that worked) for as long as it lives. @addr: a name
- * is resolved here, once (this blocks). @ops, @arg: borrowed while callbacks
- * may run (see rpc_peer_close). Returns 0 or -errno (-EHOSTUNREACH: the name is
- * unknown). */
+ * again after a connection that worked) for as long as it lives. @addr:
+ * numeric, or a name, which is looked up for each try, aside; all its addresses
+ * are tried, and the last known ones when nobody answers. @ops, @arg: borrowed
+ * while callbacks may run (see rpc_peer_close). Returns 0 or -ENOMEM. */
 int rpc_peer_new(struct rpc_net *n, const char *addr, uint16_t port,
 		 const struct rpc_peer_ops *ops, void *arg,
 		 struct rpc_peer **ret);

@@ -7,6 +7,7 @@
 #include "common/local_sock.h"
 #include "common/status.h"
 
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -25,6 +26,9 @@
 /* See incarnation_leap(). */
 #define LEAP_S_MIN 60u
 #define LEAP_S_MAX (1u << 30)
+/* /etc/hosts answers within a millisecond, a name server within some more. */
+#define RESOLVE_POLL_MIN_MS 1u
+#define RESOLVE_POLL_MAX_MS 32u
 
 static void socket_tune(int fd)
 {
@@ -117,96 +121,8 @@ static int hello_send(struct rpc_peer *p)
 	return 0;
 }
 
-static void connected(struct rpc_peer *p)
-{
-	int err = 0;
-	socklen_t len = sizeof(err);
-
-	if (getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
-		err = errno;
-	if (err) {
-		conn_lose(p, -err);
-		return;
-	}
-	conn_set(p, CONN_HELLO);
-	rpc_timer_start(p->net, &p->timer, RPC_HELLO_MS);
-	err = hello_send(p);
-	if (err < 0)
-		conn_lose(p, err);
-}
-
-/* Runs on p->timer: time to try again, or to give a try up. */
-static void conn_timer(struct rpc_timer *t)
-{
-	struct rpc_peer *p = container_of(t, struct rpc_peer, timer);
-
-	if (p->conn == CONN_DOWN)
-		conn_start(p);
-	else if (p->conn < CONN_UP_BEGINS)
-		conn_lose(p, -ETIMEDOUT);
-}
-
-void conn_init(struct rpc_peer *p)
-{
-	p->backoff_ms = RPC_BACKOFF_MIN_MS;
-	p->timer.fn = conn_timer;
-}
-
-/* Begins to connect. Returns the socket or -errno. */
-static int conn_open(const struct rpc_peer *p)
-{
-	const struct sockaddr *addr = (const struct sockaddr *)&p->addr;
-	int fd = local_sock_connect(addr);
-
-	if (fd >= 0)
-		return fd;
-	fd = socket(p->addr.ss_family,
-		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	socket_tune(fd);
-	if (connect(fd, addr, p->addr_len) < 0 && errno != EINPROGRESS) {
-		int err = errno;
-
-		close(fd);
-		return -err;
-	}
-	return fd;
-}
-
-void conn_start(struct rpc_peer *p)
-{
-	struct epoll_event ev = {
-		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-		.data.ptr = p,
-	};
-	int fd, rv;
-
-	assert(p->conn == CONN_DOWN && p->fd < 0);
-	if (atomic_load(&p->closing))
-		return;
-	fd = conn_open(p);
-	pthread_mutex_lock(&p->lock);
-	p->conn = CONN_CONNECTING;
-	p->fd = fd < 0 ? -1 : fd;
-	pthread_mutex_unlock(&p->lock);
-	if (fd < 0) {
-		conn_lose(p, fd);
-		return;
-	}
-	rv = frame_in_init(&p->in, sizeof(struct rpc_held), &frame_pool_bufs);
-	if (rv < 0) {
-		conn_lose(p, rv);
-		return;
-	}
-	p->in_ready = true;
-	p->ended = false;
-	rpc_timer_start(p->net, &p->timer, RPC_CONNECT_MS);
-	if (epoll_ctl(p->net->epfd, EPOLL_CTL_ADD, fd, &ev) < 0)
-		conn_lose(p, -errno);
-}
-
-/* Closes the socket and sorts the calls. @lost: those to be ended. */
+/* Closes the socket and sorts the calls. @lost: those to be ended; NULL:
+ * it was not up, there are none. */
 static void conn_drop(struct rpc_peer *p, struct call_list *lost)
 {
 	int fd;
@@ -229,6 +145,151 @@ static void conn_drop(struct rpc_peer *p, struct call_list *lost)
 	p->readable = false;
 }
 
+/* An address where nobody is: the next one, or the try has failed. */
+static void conn_refused(struct rpc_peer *p, int err)
+{
+	if (p->addr_at + 1 >= p->addrs.count) {
+		conn_lose(p, err);
+		return;
+	}
+	p->addr_at++;
+	conn_drop(p, NULL);
+	rpc_timer_start(p->net, &p->timer, 0); /* see conn_reset() */
+}
+
+static void connected(struct rpc_peer *p)
+{
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	if (getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		err = errno;
+	if (err) {
+		conn_refused(p, -err);
+		return;
+	}
+	conn_set(p, CONN_HELLO);
+	rpc_timer_start(p->net, &p->timer, RPC_HELLO_MS);
+	err = hello_send(p);
+	if (err < 0)
+		conn_lose(p, err);
+}
+
+/* Runs on p->timer: time to try again, or to give a try up. */
+static void conn_timer(struct rpc_timer *t)
+{
+	struct rpc_peer *p = container_of(t, struct rpc_peer, timer);
+
+	if (p->conn == CONN_DOWN)
+		conn_start(p);
+	else if (p->conn == CONN_CONNECTING)
+		conn_refused(p, -ETIMEDOUT);
+	else if (p->conn < CONN_UP_BEGINS)
+		conn_lose(p, -ETIMEDOUT);
+}
+
+void conn_init(struct rpc_peer *p)
+{
+	p->backoff_ms = RPC_BACKOFF_MIN_MS;
+	p->timer.fn = conn_timer;
+}
+
+/* Sees that p->addrs are those of this try. Returns 0, -EINPROGRESS: look again
+ * after p->lookup_poll_ms; or -errno. */
+static int addrs_choose(struct rpc_peer *p)
+{
+	int rv = 0;
+
+	if (!p->is_name || p->addrs_chosen)
+		return 0;
+	if (p->lookup_end_ms == 0) {
+		p->lookup_end_ms = rpc_now_ms() + RPC_RESOLVE_MS;
+		p->lookup_poll_ms = RESOLVE_POLL_MIN_MS;
+	}
+	if (!p->lookup)
+		rv = resolve_start(p->host, p->port, &p->lookup);
+	if (rv == 0)
+		rv = resolve_poll(p->lookup, &p->addrs);
+	if (rv == -EINPROGRESS && rpc_now_ms() < p->lookup_end_ms) {
+		p->lookup_poll_ms = u64_min(2 * p->lookup_poll_ms,
+					    RESOLVE_POLL_MAX_MS);
+		return rv;
+	}
+	if (rv != -EINPROGRESS) {
+		resolve_free(p->lookup);
+		p->lookup = NULL;
+	}
+	if (rv < 0 && p->addrs.count == 0)
+		return rv == -EINPROGRESS ? -EHOSTUNREACH : rv;
+	p->addrs_chosen = true;
+	p->addr_at = 0;
+	return 0;
+}
+
+/* Begins to connect. Returns the socket or -errno. */
+static int conn_open(const struct rpc_peer *p)
+{
+	const struct resolved *a = &p->addrs.addrs[p->addr_at];
+	const struct sockaddr *addr = (const struct sockaddr *)&a->ss;
+	int fd = local_sock_connect(addr);
+
+	if (fd >= 0)
+		return fd;
+	fd = socket(a->ss.ss_family,
+		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	socket_tune(fd);
+	if (connect(fd, addr, a->len) < 0 && errno != EINPROGRESS) {
+		int err = errno;
+
+		close(fd);
+		return -err;
+	}
+	return fd;
+}
+
+void conn_start(struct rpc_peer *p)
+{
+	struct epoll_event ev = {
+		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+		.data.ptr = p,
+	};
+	int fd, rv;
+
+	assert(p->conn == CONN_DOWN && p->fd < 0);
+	if (atomic_load(&p->closing))
+		return;
+	rv = addrs_choose(p);
+	if (rv == -EINPROGRESS) {
+		rpc_timer_start(p->net, &p->timer, p->lookup_poll_ms);
+		return;
+	}
+	if (rv < 0) {
+		conn_lose(p, rv);
+		return;
+	}
+	fd = conn_open(p);
+	pthread_mutex_lock(&p->lock);
+	p->conn = CONN_CONNECTING;
+	p->fd = fd < 0 ? -1 : fd;
+	pthread_mutex_unlock(&p->lock);
+	if (fd < 0) {
+		conn_refused(p, fd);
+		return;
+	}
+	rv = frame_in_init(&p->in, sizeof(struct rpc_held), &frame_pool_bufs);
+	if (rv < 0) {
+		conn_lose(p, rv);
+		return;
+	}
+	p->in_ready = true;
+	p->ended = false;
+	rpc_timer_start(p->net, &p->timer, RPC_CONNECT_MS);
+	if (epoll_ctl(p->net->epfd, EPOLL_CTL_ADD, fd, &ev) < 0)
+		conn_lose(p, -errno);
+}
+
 static void calls_end(struct rpc_peer *p, struct call_list *l, int status)
 {
 	struct rpc_call *c;
@@ -246,6 +307,9 @@ void conn_lose(struct rpc_peer *p, int err)
 	uint64_t delay_ms;
 
 	conn_drop(p, &lost);
+	p->addrs_chosen = false;
+	p->addr_at = 0;
+	p->lookup_end_ms = 0;
 	if (was_up)
 		count(&p->net->n.losses, 1);
 	if (was_up && rpc_now_ms() - p->up_since_ms >= GOOD_CONN_MS)

@@ -9,9 +9,9 @@
 
 #include "common/cmap.h"
 #include "common/frame_in.h"
+#include "common/resolve.h"
 #include "common/rpc.h"
 
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -19,6 +19,8 @@
 #define RPC_BACKOFF_MIN_MS 10u
 #define RPC_BACKOFF_MAX_MS 500u
 #define RPC_CONNECT_MS 5000u
+/* Of a look-up, before it counts as failed; it goes on, for the next try. */
+#define RPC_RESOLVE_MS 2000u
 /* The daemon answers HELLO only after it has finished what older connections
  * brought, so its disk may be in it. */
 #define RPC_HELLO_MS 20000u
@@ -52,8 +54,9 @@ struct rpc_peer {
 	struct rpc_net *net;
 	const struct rpc_peer_ops *ops;
 	void *arg;
-	struct sockaddr_storage addr;
-	socklen_t addr_len;
+	char host[CMAP_ADDR_LEN_MAX + 1];
+	uint16_t port;
+	bool is_name; /* host is: looked up again for each try */
 	char label[CMAP_ADDR_LEN_MAX + 8]; /* addr:port, for people */
 	struct rpc_peer *next; /* net->peers; net->lock */
 	atomic_bool closing, reset_wanted;
@@ -80,6 +83,12 @@ struct rpc_peer {
 	bool ended; /* the peer has closed its side */
 	bool complained; /* of a bad frame, and nothing good came since */
 	struct rpc_timer timer; /* reconnect, or give up connecting */
+	struct resolved_list addrs; /* of host, or what was last known */
+	bool addrs_chosen; /* this try's; addr_at is the one that is tried */
+	uint32_t addr_at;
+	struct resolve *lookup; /* NULL: none under way */
+	uint64_t lookup_end_ms; /* this try waits no longer; 0: not yet begun */
+	uint64_t lookup_poll_ms;
 	uint64_t backoff_ms;
 	uint64_t rest_ms; /* see rpc_peer_rest() */
 	uint64_t up_since_ms;

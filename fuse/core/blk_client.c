@@ -67,15 +67,15 @@ static void dev_down(struct rpc_peer *p, int err, void *arg)
 {
 	struct blk_dev *d = arg;
 	struct core *c = d->c;
-	bool was_up;
+	bool told;
 
 	(void)p;
 	core_lock(c);
-	was_up = d->up;
+	told = !d->up && (err != -EHOSTUNREACH || err == d->down_err);
 	d->up = false;
 	d->down_err = err;
 	core_unlock(c);
-	if (was_up)
+	if (!told)
 		diag_warn("core", "event=blockd-lost id=%u addr=%s:%u err=%d",
 			  d->id, d->addr, d->port, -err);
 	if (err != -ESTALE)
@@ -134,7 +134,6 @@ static void dev_stat_send(struct blk_dev *d)
 void blk_queue(struct blk_dev *d, struct rpc_call *call)
 {
 	struct blk_client *b = d->c->blk;
-	int status;
 
 	pthread_rwlock_rdlock(&b->peers_lock);
 	if (d->peer && !d->c->freeing) {
@@ -142,11 +141,8 @@ void blk_queue(struct blk_dev *d, struct rpc_call *call)
 		pthread_rwlock_unlock(&b->peers_lock);
 		return;
 	}
-	/* With a name that nobody knows there never was a peer: trying again
-	 * would come back here at once, and again. */
-	status = b->closed || d->c->freeing ? -ECANCELED : -EHOSTUNREACH;
 	pthread_rwlock_unlock(&b->peers_lock);
-	call->cb(call, status, NULL);
+	call->cb(call, -ECANCELED, NULL);
 }
 
 void blk_kick(struct blk_dev *d)
@@ -233,14 +229,14 @@ static int dev_new(struct blk_client *b, const struct cmap_daemon *m)
 	d->id = m->id;
 	d->index = b->dev_count;
 	dlist_init(&d->unsynced);
+	err = dev_connect(d, m);
+	if (err) {
+		free(d);
+		return err;
+	}
 	core_lock(b->c);
 	b->devs[b->dev_count++] = d;
 	core_unlock(b->c);
-	err = dev_connect(d, m);
-	if (err)
-		diag_err("core", "event=blockd-address id=%u addr=%s:%u err=%d "
-			 "next=\"mount again when the name is known\"",
-			 m->id, m->addr, m->port, -err);
 	return 0;
 }
 
@@ -254,9 +250,9 @@ static int devs_update(struct blk_client *b, const struct cmap *m)
 		if (!d)
 			err = b->dev_count < DAEMON_COUNT_MAX ?
 			      dev_new(b, md) : -ENOSPC;
-		else if (!d->peer || d->port != md->port ||
+		else if (d->port != md->port ||
 			 memcmp(d->addr, md->addr, sizeof(d->addr)) != 0)
-			(void)dev_connect(d, md); /* the old one stays, then */
+			err = dev_connect(d, md);
 		if (err)
 			return err;
 	}
@@ -349,7 +345,6 @@ static void peers_close(struct blk_client *b)
 		pthread_rwlock_wrlock(&b->peers_lock);
 		old = d->peer;
 		d->peer = NULL;
-		b->closed = true;
 		pthread_rwlock_unlock(&b->peers_lock);
 		if (old)
 			rpc_peer_close(old);

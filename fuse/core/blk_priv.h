@@ -69,7 +69,6 @@ struct blk_client {
 	/* Held for reading from the look at dev->peer until the send is done,
 	 * so that a peer is not closed and freed in between. A leaf. */
 	pthread_rwlock_t peers_lock;
-	bool closed; /* peers_lock: all are, for good */
 	struct wbuf_mem mem;
 	uint64_t wb_count; /* inodes with a wb_inode */
 	uint64_t clock; /* orders acknowledgements and SYNCs */
@@ -177,7 +176,7 @@ struct wb_send {
 struct blk_dev *blk_dev_of(struct core *c, uint64_t ino, uint64_t index,
 			   int *err);
 /* Queues / kicks without the lock. A closed peer answers -ECANCELED at once,
- * from inside, and one whose address is not known -EHOSTUNREACH. */
+ * from inside. */
 void blk_queue(struct blk_dev *d, struct rpc_call *call);
 void blk_kick(struct blk_dev *d);
 void blk_send(struct blk_dev *d, struct rpc_call *call);

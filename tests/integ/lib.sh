@@ -106,7 +106,8 @@ cleanup() {
 	[ ${#STOPPED[@]} = 0 ] || kill -CONT "${STOPPED[@]}" 2>/dev/null
 	type test_cleanup >/dev/null 2>&1 && test_cleanup
 	if [ ${#UPS[@]} -gt 0 ]; then
-		"$CTL" local down "$C" >/dev/null 2>&1 ||
+		# A mount whose daemons are gone is not unmounted, it waits.
+		timeout -k 5 90 "$CTL" local down "$C" >/dev/null 2>&1 ||
 			for f in "$C"/run/*.pid; do
 				[ -f "$f" ] && kill -9 "$(cat "$f")" 2>/dev/null
 			done

@@ -6,7 +6,9 @@
  */
 #include "fuse/core/blk_priv.h"
 #include "tests/lib/data_fix.h"
+#include "tests/lib/fake_names.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -104,48 +106,81 @@ static void test_a_writer_goes_on_when_a_reader_lets_go_of_memory(void **state)
 	free(p);
 }
 
-/* The map the mount has, with one more daemon, or as it was. */
-static void map_set(struct dfix *d, const struct cmap *m, const char *addr)
+/* The map the mount has, with one more daemon that is known by name. */
+static struct mini_blockd *one_more(struct dfix *d, const char *name)
 {
-	struct cmap_daemon more = { .id = 99, .port = 1,
-				    .state = CMAP_STATE_UP };
-	struct cmap *map = cmap_dup(m);
+	struct cmap *map = cmap_dup(d->f.c->blk->map);
+	struct cmap_daemon more = { .id = 99, .state = CMAP_STATE_UP };
+	struct mini_blockd *b;
 
 	assert_non_null(map);
-	if (addr) {
-		snprintf(more.addr, sizeof(more.addr), "%s", addr);
-		assert_true(cmap_add_daemon(map, &more) >= 0);
-		cmap_fill_slots(map);
-	}
+	assert_int_equal(mini_blockd_new(more.id,
+					 mini_metad_cluster_id(d->f.m), &b),
+			 0);
+	more.port = mini_blockd_port(b);
+	snprintf(more.addr, sizeof(more.addr), "%s", name);
+	assert_true(cmap_add_daemon(map, &more) >= 0);
+	cmap_fill_slots(map);
 	assert_int_equal(blk_client_set_map(d->f.c, map), 0);
 	cmap_free(map);
+	return b;
 }
 
-static void test_a_daemon_whose_name_nobody_knows_is_an_error(void **state)
+static void test_a_daemon_whose_name_nobody_knows_is_waited_for(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
 	struct core_file *f = d_create(d, "f");
-	struct cmap *m = cmap_dup(d->f.c->blk->map);
-	uint8_t p[4] = "new", got[4];
-	uint32_t bad = 0;
+	struct mini_blockd *b;
+	uint8_t p[4] = "new";
+	struct fix_call *s;
 
 	(void)state;
-	assert_non_null(m);
-	map_set(d, m, "no..name");
-	assert_int_equal(d_truncate(d, f, 8 * MIB), 0);
-	for (uint32_t i = 0; i < 8; i++)
-		bad += d_read(d, f, i * MIB, got, 4) == -EHOSTUNREACH;
-	assert_true(bad > 0);
-	for (uint32_t i = 0; i < 8; i++)
+	fake_names_set("blockd.test", FAKE_NAMES_UNKNOWN);
+	b = one_more(d, "blockd.test");
+	for (uint32_t i = 0; i < 16; i++)
 		assert_int_equal(d_write(d, f, i * MIB, p, 4, 0), 0);
-	assert_int_equal(d_fsync(d, f), -EHOSTUNREACH);
-	map_set(d, m, NULL);
-	assert_int_equal(d_fsync(d, f), 0);
-	for (uint32_t i = 0; i < 8; i++)
-		d_check_durable(d, f, i * MIB, p, 4);
+	s = d_fsync_start(d, f);
+	while (fake_names_asked() < 3)
+		sched_yield();
+	assert_false(fix_call_wait(s, 0));
+	fake_names_set("blockd.test", "127.0.0.1");
+	assert_int_equal(fix_call_end(s, NULL), 0);
+	assert_true(mini_blockd_executed(b, WIRE_OP_BLK_WRITE) > 0);
+	for (uint32_t i = 0; i < 16; i++)
+		d_check_read(d, f, i * MIB, p, 4);
 	d_close(d, f);
 	dfix_stop(d);
-	cmap_free(m);
+	mini_blockd_free(b);
+}
+
+static void test_a_soft_mount_gives_an_unknown_name_up(void **state)
+{
+	struct dfix_options o = { .timeout_ms = 300 };
+	struct dfix *d = dfix_new(&o);
+	struct core_file *f = d_create(d, "f");
+	struct mini_blockd *b;
+	uint32_t bad = 0;
+	uint8_t got[4];
+	ssize_t rv;
+
+	(void)state;
+	fake_names_set("blockd.test", FAKE_NAMES_UNKNOWN);
+	b = one_more(d, "blockd.test");
+	assert_int_equal(d_truncate(d, f, 16 * MIB), 0);
+	for (uint32_t i = 0; i < 16; i++) {
+		rv = d_read(d, f, i * MIB, got, 4);
+		bad += rv == -ETIMEDOUT;
+		assert_true(rv == -ETIMEDOUT || rv == 4);
+	}
+	assert_true(bad > 0);
+	fake_names_set("blockd.test", "127.0.0.1");
+	while (mini_blockd_executed(b, WIRE_OP_BLK_STAT) == 0)
+		sched_yield();
+	for (uint32_t i = 0; i < 16; i++)
+		assert_int_equal(d_read(d, f, i * MIB, got, 4), 4);
+	d_close(d, f);
+	dfix_stop(d);
+	mini_blockd_free(b);
 }
 
 int main(void)
@@ -156,7 +191,8 @@ int main(void)
 		cmocka_unit_test(
 			test_a_writer_goes_on_when_a_reader_lets_go_of_memory),
 		cmocka_unit_test(
-			test_a_daemon_whose_name_nobody_knows_is_an_error),
+			test_a_daemon_whose_name_nobody_knows_is_waited_for),
+		cmocka_unit_test(test_a_soft_mount_gives_an_unknown_name_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

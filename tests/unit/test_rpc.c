@@ -334,16 +334,6 @@ static void no_memory_at_the_start_is_told(void **state)
 	rpc_net_free(n);
 }
 
-static void a_name_nobody_knows_is_refused(void **state)
-{
-	struct rpc_fix *x = *state;
-	struct rpc_peer *p;
-
-	assert_int_equal(rpc_peer_new(x->net, "no.such.host.invalid", 1,
-				      &rpc_fix_ops, x, &p),
-			 -EHOSTUNREACH);
-}
-
 #define t(fn) \
 	cmocka_unit_test_setup_teardown(fn, rpc_fix_setup, rpc_fix_teardown)
 
@@ -363,7 +353,6 @@ int main(void)
 		t(timers_run_in_order_unless_stopped),
 		t(a_blocking_call_returns_the_frame),
 		t(no_memory_at_the_start_is_told),
-		t(a_name_nobody_knows_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
