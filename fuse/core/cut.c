@@ -315,13 +315,14 @@ static int cut_apply(struct cut_op *o, const struct meta_attr *a)
 {
 	struct core *c = o->c;
 	struct core_inode *in = o->in;
-	/* and ours that metad has not been told */
-	int64_t units = (int64_t)a->units + in->units_delta;
 	int err = 0;
 
 	inode_merge(c, in, a, NULL);
 	in->attr.cut = a->cut;
-	in->attr.units = units > 0 ? (uint64_t)units : 0;
+	/* and ours that metad has not been told: see wb_units_add() */
+	if (in->units_delta < -(int64_t)a->units)
+		in->units_delta = -(int64_t)a->units;
+	in->attr.units = a->units + (uint64_t)in->units_delta;
 	in->units_version++; /* a count under way is of before */
 	if (o->ahead) {
 		/* Size, content and later times are newer than that. */

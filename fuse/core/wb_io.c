@@ -318,12 +318,13 @@ void wb_submit(struct core *c, struct wb_send *s, bool sync)
 
 void wb_units_add(struct core_inode *in, int64_t delta)
 {
+	/* What a daemon has forgotten a cut may have taken away before. Then
+	 * metad must not subtract it either: a count is of the sum. */
+	if (delta < 0 && in->attr.units < (uint64_t)-delta)
+		delta = -(int64_t)in->attr.units;
 	if (delta == 0)
 		return;
-	if (delta < 0 && in->attr.units < (uint64_t)-delta)
-		in->attr.units = 0;
-	else
-		in->attr.units += (uint64_t)delta;
+	in->attr.units += (uint64_t)delta;
 	in->units_delta += delta;
 	in->size_dirty = true;
 }

@@ -4,6 +4,7 @@
  * Method: operations through the public contract (core.h); promises are
  * checked in the daemons' memory.
  */
+#include "fuse/core/blk_priv.h"
 #include "tests/lib/data_fix.h"
 
 #include <fcntl.h>
@@ -248,6 +249,28 @@ static bool units_agree(struct dfix *d, uint64_t ino, uint64_t *ret)
 	return a.units == *ret && b.units == *ret;
 }
 
+static bool cutting(struct dfix *d, uint64_t ino)
+{
+	const struct core_inode *in;
+	bool yes;
+
+	core_lock(d->f.c);
+	in = inode_find(d->f.c, ino);
+	yes = in && in->cut_busy;
+	core_unlock(d->f.c);
+	return yes;
+}
+
+static uint64_t resent(struct dfix *d)
+{
+	uint64_t n;
+
+	core_lock(d->f.c);
+	n = d->f.c->blk->n.resent;
+	core_unlock(d->f.c);
+	return n;
+}
+
 static void test_metad_hears_of_units_allocated_in_an_old_file(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
@@ -333,6 +356,43 @@ static void test_a_punch_during_an_allocation_keeps_size_and_count(void **state)
 	assert_int_equal(units, 768);
 	d_close(d, f);
 	dfix_stop(d);
+}
+
+/* A daemon forgets what was cut before it was synced: it may be subtracted once
+ * as cut, once as forgotten. @early: before the cut's answer. */
+static void forgotten_after_cut(uint64_t size, bool early)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f), units;
+	uint8_t p[8192];
+
+	d_fill(p, sizeof(p), 49);
+	assert_int_equal(d_write(d, f, 8192, p, sizeof(p), CORE_WRITE_DIRECT),
+			 0);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, early);
+	assert_int_equal(d_truncate(d, f, size), 0);
+	wait_until(mini_metad_executed(d->f.m, WIRE_OP_META_CUT) == 1);
+	if (!early)
+		wait_until(!cutting(d, ino));
+	d_restart(d, true);
+	wait_until(resent(d) > 0);
+	mini_metad_hold_replies(d->f.m, 0, false);
+	assert_int_equal(d_write(d, f, 0, p, 100, 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	wait_until(units_agree(d, ino, &units));
+	assert_int_equal(units, 1);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
+static void test_units_that_were_cut_are_not_forgotten_again(void **state)
+{
+	(void)state;
+	forgotten_after_cut(0, false);
+	forgotten_after_cut(0, true);
+	forgotten_after_cut(8192, false);
+	forgotten_after_cut(8192, true);
 }
 
 /* Neither who asked for the cut nor who waits behind it. */
@@ -446,6 +506,8 @@ int main(void)
 			test_a_sync_while_zeroed_blocks_are_allocated_ends),
 		cmocka_unit_test(
 			test_a_punch_during_an_allocation_keeps_size_and_count),
+		cmocka_unit_test(
+			test_units_that_were_cut_are_not_forgotten_again),
 		cmocka_unit_test(
 			test_a_soft_mount_does_not_wait_for_cuts_for_ever),
 		cmocka_unit_test(
