@@ -1,0 +1,255 @@
+/* The formats in which metadata lie on disks, byte for byte: old disks must
+ * stay readable, so what is in tests/golden/metad-v1.hex never changes. Run
+ * from the top. HAILFS_GOLDEN=write makes the file (for a new version only).
+ *
+ * Method: a snapshot (a backup is one, too) with a record of every kind, and a
+ * log of a continuous copy, whose frames hold batches as Raft's log has them.
+ */
+#include "metad/copy.h"
+#include "metad/sm_priv.h"
+
+#include "common/crc32c.h"
+#include "tests/lib/sm_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define GOLDEN_PATH "tests/golden/metad-v1.hex"
+#define GOLDEN_MAX (32u << 10)
+#define KINDS_MAX 256u
+
+static const uint8_t kinds[] = {
+	SM_K_GLOBAL, SM_K_MAP,	  SM_K_DAEMON, SM_K_SESSION, SM_K_REPLY,
+	SM_K_LEASE,  SM_K_ORPHAN, SM_K_PURGE,  SM_K_CUT,     SM_K_INODE,
+	SM_K_DIRENT, SM_K_XATTR,  SM_K_TARGET,
+};
+
+/* Does the snapshot have records of all kinds? */
+static bool all_kinds(const uint8_t *snap, size_t snap_len)
+{
+	bool seen[KINDS_MAX] = { false };
+	struct wire_in in;
+	size_t len;
+	uint8_t *stream = sm_client_unwrap(snap, snap_len, &len);
+
+	wire_in_init(&in, stream, len);
+	while (in.len > 0) {
+		uint32_t klen = wire_get_u16(&in), vlen = wire_get_u16(&in);
+
+		if (in.bad || klen == 0 || klen + vlen > in.len)
+			break;
+		seen[in.p[0]] = true;
+		in.p += klen + vlen;
+		in.len -= klen + vlen;
+	}
+	free(stream);
+	for (size_t i = 0; i < array_count(kinds); i++)
+		if (!seen[kinds[i]]) {
+			fprintf(stderr, "no record of kind %u\n", kinds[i]);
+			return false;
+		}
+	return in.len == 0;
+}
+
+/* ---- the file ---- */
+
+static void put(FILE *f, const char *name, const uint8_t *p, size_t len)
+{
+	(void)fprintf(f, "%s ", name);
+	for (size_t i = 0; i < len; i++)
+		(void)fprintf(f, "%02x", p[i]);
+	(void)fprintf(f, "\n");
+}
+
+/* The bytes of the line "@name hex". */
+static size_t golden(const char *name, uint8_t *buf)
+{
+	static char line[2 * GOLDEN_MAX + 64];
+	FILE *f = fopen(GOLDEN_PATH, "re");
+	size_t n = strlen(name), len = 0;
+
+	assert_non_null(f);
+	while (len == 0 && fgets(line, sizeof(line), f) != NULL) {
+		unsigned v;
+
+		if (strncmp(line, name, n) != 0 || line[n] != ' ')
+			continue;
+		for (const char *p = line + n + 1;
+		     len < GOLDEN_MAX && sscanf(p, "%2x", &v) == 1; p += 2)
+			buf[len++] = (uint8_t)v;
+	}
+	(void)fclose(f);
+	assert_true(len > 0);
+	return len;
+}
+
+/* The last command of @c, as batch @number of a copy's log. */
+static void put_frame(struct wire_out *o, const struct sm_client *c,
+		      uint64_t number)
+{
+	uint8_t batch[4096] = { 0 };
+	struct wire_out b;
+	size_t len;
+
+	wire_out_init(&b, batch, sizeof(batch));
+	wire_put_u64(&b, number);
+	wire_put_u32(&b, 1);
+	wire_put_u16(&b, c->op);
+	wire_put_u16(&b, 0);
+	wire_put_u32(&b, (uint32_t)c->body_len);
+	wire_put_u64(&b, c->session);
+	wire_put_raw(&b, c->body, c->body_len);
+	len = u64_round_up(b.len, METARAFT_BATCH_ALIGN);
+	wire_put_u32(o, COPY_MAGIC);
+	wire_put_u32(o, (uint32_t)len);
+	wire_put_u32(o, crc32c(0, batch, len));
+	wire_put_raw(o, batch, len);
+}
+
+/* What the file is made of can be done. */
+#define DO(command) do_it(command, #command)
+
+static void do_it(int status, const char *command)
+{
+	if (status == 0)
+		return;
+	fprintf(stderr, "%s: %s\n", command, strerror(-status));
+	exit(1);
+}
+
+static int store_commit(struct sm_client *c, uint64_t commit)
+{
+	struct sm_daemon_set q = {
+		.id = 1,
+		.port = 7101,
+		.state = CMAP_STATE_UP,
+		.commit = commit,
+		.addr = { "127.0.0.1", 9 },
+	};
+	uint8_t buf[256];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_daemon_set_encode(&o, &q);
+	return sm_client_internal(c, WIRE_OP_SM_DAEMON_SET, buf, o.len);
+}
+
+/* A state with a record of every kind. */
+static void make_state(struct sm_client *c)
+{
+	uint64_t file;
+
+	sm_client_init(c);
+	DO(store_commit(c, 7));
+	DO(sm_client_file(c, ROOT_INO, "gone"));
+	file = c->attr.ino;
+	DO(sm_client_lease(c, file)); /* so it may have blocks */
+	DO(sm_client_unlink(c, ROOT_INO, "gone"));
+	DO(sm_client_give_back(c, file, META_RETURN_ORPHAN));
+	DO(sm_client_file(c, ROOT_INO, "file"));
+	file = c->attr.ino;
+	DO(sm_client_mkdir(c, ROOT_INO, "dir"));
+	DO(sm_client_file(c, c->attr.ino, "in"));
+	DO(sm_client_link(c, file, ROOT_INO, "link"));
+	DO(sm_client_mknod(c, ROOT_INO, "dev", 0020600, 0x105));
+	DO(sm_client_symlink(c, ROOT_INO, "sym", "dir/in"));
+	DO(sm_client_tmpfile(c, ROOT_INO, 0100600));
+	DO(sm_client_setxattr(c, file, "user.a", "value", 5, 0));
+	DO(sm_client_chown(c, file, 1000, 1001));
+	c->keep_replies = true;
+	DO(sm_client_chmod(c, file, 04751));
+	DO(sm_client_lease(c, file));
+	DO(sm_client_truncate(c, file, 1 << 20, 4096));
+}
+
+static int write_golden(void)
+{
+	static uint8_t log[GOLDEN_MAX];
+	struct sm_client c;
+	struct wire_out o;
+	uint8_t *snap;
+	size_t len;
+	FILE *f = fopen(GOLDEN_PATH, "we");
+
+	if (f == NULL)
+		return 1;
+	make_state(&c);
+	sm_set_batch(c.sm, 41);
+	snap = sm_client_snapshot(c.sm, &len);
+	put(f, "snapshot", snap, len);
+	free(snap);
+	wire_out_init(&o, log, sizeof(log));
+	DO(sm_client_file(&c, ROOT_INO, "golden"));
+	put_frame(&o, &c, 42);
+	DO(sm_client_chmod(&c, c.attr.ino, 0640));
+	put_frame(&o, &c, 43);
+	put(f, "copy_log", log, o.len);
+	sm_client_fini(&c);
+	return fclose(f);
+}
+
+/* ---- facts ---- */
+
+static struct sm *golden_machine(void)
+{
+	static uint8_t old[GOLDEN_MAX];
+	size_t len = golden("snapshot", old);
+	struct sm *sm = sm_new();
+
+	assert_non_null(sm);
+	assert_int_equal(sm_restore(sm, old, len), 0);
+	assert_true(sm_verify(sm));
+	return sm;
+}
+
+static void a_snapshot_of_version_1_is_read_and_written_alike(void **state)
+{
+	static uint8_t old[GOLDEN_MAX];
+	size_t old_len = golden("snapshot", old), len;
+	struct sm *sm = golden_machine();
+	uint8_t *made = sm_client_snapshot(sm, &len);
+
+	(void)state;
+	assert_true(all_kinds(old, old_len));
+	assert_int_equal(sm_batch(sm), 41);
+	assert_int_equal(len, old_len);
+	assert_memory_equal(made, old, len);
+	free(made);
+	sm_free(sm);
+}
+
+static void a_log_of_version_1_is_executed(void **state)
+{
+	static uint8_t old[GOLDEN_MAX];
+	size_t len = golden("copy_log", old);
+	struct sm_client c;
+	struct sm *sm = golden_machine();
+	FILE *f = fmemopen(old, len, "r");
+	char why[256] = "";
+
+	(void)state;
+	assert_non_null(f);
+	assert_int_equal(copy_read_log(sm, f, "log", why, sizeof(why)), 0);
+	(void)fclose(f);
+	assert_int_equal(sm_batch(sm), 43);
+	assert_true(sm_verify(sm));
+	sm_client_join(&c, sm);
+	assert_int_equal(sm_client_lookup(&c, ROOT_INO, "golden"), 0);
+	assert_int_equal(c.attr.mode & 07777, 0640);
+	sm_client_fini(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			a_snapshot_of_version_1_is_read_and_written_alike),
+		cmocka_unit_test(a_log_of_version_1_is_executed),
+	};
+
+	if (getenv("HAILFS_GOLDEN") != NULL)
+		return write_golden();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
