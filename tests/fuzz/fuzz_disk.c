@@ -1,5 +1,6 @@
 /* What daemons read first of their disks: blockd's superblock and the state
- * and keys of its index, metad's file that says whose the directory is.
+ * and keys of its index, metad's file that says whose the directory is and the
+ * mark beside its log.
  *
  * Input: a byte (bits 0-1: which; bit 2: its checksum is made right first),
  * then its bytes.
@@ -7,6 +8,7 @@
 #include "blockd/index_priv.h"
 #include "blockd/store_priv.h"
 #include "metad/datadir.h"
+#include "metad/mark.h"
 
 #include "common/crc32c.h"
 #include "tests/lib/fuzz.h"
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #define SUPER_SUM 68u /* offset of its checksum */
+#define MARK_SLOT_LEN 20u /* magic, batch, checksum */
 #define CLUSTER 0x5566u
 
 static void put32(uint8_t *p, uint32_t v)
@@ -116,7 +119,7 @@ static void check_index(uint8_t *p, size_t len, bool resum)
 
 /* ---- metad's directory ---- */
 
-static char dir[64], id_path[96];
+static char dir[64], id_path[96], mark_path[96], raft_path[96];
 
 static void dir_remove(void)
 {
@@ -125,6 +128,8 @@ static void dir_remove(void)
 	(void)snprintf(lock, sizeof(lock), "%s/lock", dir);
 	(void)unlink(lock);
 	(void)unlink(id_path);
+	(void)unlink(mark_path);
+	(void)rmdir(raft_path);
 	(void)rmdir(dir);
 }
 
@@ -133,20 +138,30 @@ static void dir_make(void)
 	(void)snprintf(dir, sizeof(dir), "/tmp/fuzz_disk.XXXXXX");
 	fuzz_expect(mkdtemp(dir) != NULL);
 	(void)snprintf(id_path, sizeof(id_path), "%s/metad.id", dir);
+	(void)snprintf(mark_path, sizeof(mark_path), "%s/mark", dir);
+	(void)snprintf(raft_path, sizeof(raft_path), "%s/raft", dir);
 	fuzz_expect(atexit(dir_remove) == 0);
+}
+
+static void file_make(const char *path, const uint8_t *p, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	fuzz_expect(fd >= 0 && write(fd, p, len) == (ssize_t)len);
+	fuzz_expect(close(fd) == 0);
 }
 
 static void check_id(const uint8_t *p, size_t len)
 {
 	struct datadir d;
 	char why[300] = "";
-	int fd, err;
+	int err;
 
 	if (!*dir)
 		dir_make();
-	fd = open(id_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	fuzz_expect(fd >= 0 && write(fd, p, len) == (ssize_t)len);
-	fuzz_expect(close(fd) == 0);
+	file_make(id_path, p, len);
+	(void)unlink(mark_path); /* a new state has only its own files */
+	(void)rmdir(raft_path);
 	err = datadir_open(&d, dir, CLUSTER, 1, why, sizeof(why));
 	fuzz_expect((err == 0) == !*why);
 	if (err == 0) {
@@ -157,6 +172,27 @@ static void check_id(const uint8_t *p, size_t len)
 	}
 	fuzz_expect(err == -EBADMSG || err == -EPROTONOSUPPORT ||
 		    err == -EXDEV || err == -ENOMEM);
+}
+
+/* The mark is believed where its sum is right, and goes on from there. */
+static void check_mark(const uint8_t *p, size_t len)
+{
+	struct mark *m;
+	uint64_t was;
+
+	if (!*dir)
+		dir_make();
+	file_make(mark_path, p, len);
+	(void)mkdir(raft_path, 0700);
+	fuzz_expect(mark_open(dir, raft_path, &m) == 0);
+	was = mark_get(m);
+	fuzz_expect(len >= MARK_SLOT_LEN || was == 0);
+	mark_set(m, 77);
+	fuzz_expect(mark_get(m) >= 77);
+	mark_set(m, 78);
+	fuzz_expect(mark_get(m) == 78);
+	mark_good(m);
+	mark_close(m);
 }
 
 /* ---- */
@@ -178,6 +214,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_super(p, size, resum);
 	else if ((data[0] & 3) == 1)
 		check_id(p, size);
+	else if ((data[0] & 3) == 2)
+		check_mark(p, size);
 	else
 		check_index(p, size, resum);
 	free(p);
@@ -220,6 +258,23 @@ static size_t index_seed(struct fuzz_rng *rng, uint8_t *p)
 	return index_state_encode(p, &st);
 }
 
+/* Two slots; the numbers as the machine has them. */
+static size_t mark_seed(struct fuzz_rng *rng, uint8_t *p)
+{
+	size_t len = 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		uint64_t v[2] = { UINT64_C(0x6b72616d6c696168),
+				  fuzz_odd_u64(rng) };
+		uint32_t sum[2] = { crc32c(0, v, sizeof(v)), 0 };
+
+		memcpy(p + len, v, sizeof(v));
+		memcpy(p + len + sizeof(v), sum, sizeof(sum));
+		len += sizeof(v) + sizeof(sum);
+	}
+	return len;
+}
+
 size_t fuzz_seed(struct fuzz_rng *rng, uint8_t *buf, size_t cap)
 {
 	static const char *const states[] = { "new", "ok", "restoring", "raise",
@@ -228,7 +283,9 @@ size_t fuzz_seed(struct fuzz_rng *rng, uint8_t *buf, size_t cap)
 	buf[0] = (uint8_t)fuzz_below(rng, 8);
 	if ((buf[0] & 3) == 0)
 		return 1 + super_seed(rng, buf + 1, cap - 1);
-	if ((buf[0] & 3) != 1)
+	if ((buf[0] & 3) == 2)
+		return 1 + mark_seed(rng, buf + 1);
+	if ((buf[0] & 3) == 3)
 		return 1 + index_seed(rng, buf + 1);
 	return 1 + (size_t)snprintf((char *)buf + 1, cap - 1,
 				    "hailfs-metad %u\ncluster 0x%016x\nid %u\n"
