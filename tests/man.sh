@@ -33,9 +33,32 @@ page_options() {
 		sed 's/Fl -//'
 }
 
+short_options() {
+	sed -n 's/^ *-\([a-zA-Z]\)[, ].*/\1/p' "$1"
+}
+
+page_short_options() {
+	grep '^\.It Fl' "$1" | grep -o 'Fl [a-zA-Z]\b' | sed 's/Fl //'
+}
+
+# The last three lines of that table have several words and no text.
 mount_options() {
 	sed -n '/^Mount options/,/^$/p' "$1" |
-		sed -n 's/^  \([a-z][a-z_]*\)[= ].*/\1/p'
+		sed -n 's/^  \([a-z].*\)/\1/p' | sed 's/   .*//; s/=.*//' |
+		tr ' ' '\n'
+}
+
+page_mount_options() {
+	sed -n '/^\.Ss Mount options/,/^\.Sh/s/^\.It Cm \([^|]*\).*/\1/p' "$1" |
+		sed 's/ Ns = .*//; s/,//g' | tr ' ' '\n'
+}
+
+# "name default" of what has one, in --help and in a page: numbers and words.
+help_defaults() {
+	sed '/^Mount options/,$d' "$1" | tr '\n' ' ' | sed 's/  */ /g
+		s/ \(-[a-zA-Z], \)\{0,1\}--/\n--/g' |
+		sed -n 's/^--\([a-z-]*\) .*(default \([^)]*\)).*/\1 \2/p'
+	sed -n 's/^  \([a-z_]*\)=.*(default \([^)]*\))$/\1 \2/p' "$1"
 }
 
 for program in "$bin"/*; do
@@ -51,6 +74,10 @@ for program in "$bin"/*; do
 	for o in $(help_options "$work/help"); do
 		grep -q -- "Fl -$o\b" "$page" || echo "$page: lacks --$o"
 	done >> "$work/bad"
+	for o in $(short_options "$work/help"); do
+		page_short_options "$page" | grep -qx "$o" ||
+			echo "$page: lacks -$o"
+	done >> "$work/bad"
 	for o in $(mount_options "$work/help"); do
 		grep -qE -- "(Cm|,) $o\b" "$page" || echo "$page: lacks -o $o"
 	done >> "$work/bad"
@@ -61,7 +88,26 @@ for program in "$bin"/*; do
 		grep -q -- "--${o#no-}\b" "$work/help" ||
 			echo "$page: --$o does not exist"
 	done >> "$work/bad"
+	for o in $(page_short_options "$page"); do
+		short_options "$work/help" | grep -qx "$o" ||
+			[ "$name-$o" = hailfs-o ] || # "Mount options (-o):"
+			echo "$page: -$o does not exist"
+	done >> "$work/bad"
+	for o in $(page_mount_options "$page"); do
+		mount_options "$work/help" | grep -qx -- "$o" ||
+			echo "$page: -o $o does not exist"
+	done >> "$work/bad"
 	verdict "options in $page exist" "$work/bad"
+	# The text of an option, up to the next one, has its default.
+	help_defaults "$work/help" | while read -r o value; do
+		[ "$o" != id ] || continue # which must be given
+		awk -v a="Fl -$o" -v b="Cm $o" '
+		/^\.It / { on = index($0 " ", a " ") || index($0 " ", b " ") }
+		on { print }' "$page" | tr '\n' ' ' | grep -Eq \
+			"[Dd]efault:? $value\b|\b$value ?, the default" ||
+			echo "$page: does not tell the default of $o, $value"
+	done > "$work/bad"
+	verdict "defaults of $name are in its page" "$work/bad"
 done
 
 # Commands: their words are .Cm in the page, their arguments .Ar.
@@ -79,6 +125,17 @@ while read -r words; do
 done >> "$work/bad"
 [ -s "$work/commands" ] || echo "hailctl --help lists none" >> "$work/bad"
 verdict "commands of hailctl are in its page" "$work/bad"
+
+# The cluster file: the words that its reader knows are those of its page.
+page=man/hailfs.conf.5
+sed -n 's/.*cmp(\(verb\|key\), "\([a-z]*\)".*/\2/p' common/conf.c |
+	sort -u > "$work/words"
+sed -n 's/^\.It Cm \([a-z]*\).*/\1/p' $page | sort -u > "$work/told"
+comm -23 "$work/words" "$work/told" | sed "s|^|$page: lacks |" > "$work/bad"
+comm -13 "$work/words" "$work/told" |
+	sed "s|^|$page: there is no |" >> "$work/bad"
+[ -s "$work/words" ] || echo "common/conf.c: no words found" >> "$work/bad"
+verdict "words of the cluster file are in its page" "$work/bad"
 
 for page in man/*.[1-8]; do
 	mandoc -Tlint -Wwarning "$page" > "$work/bad" 2>&1
