@@ -203,7 +203,7 @@ integ: all tests
 integ-programs: $(INTEG)
 
 HEADERS := $(sort $(wildcard common/*.h blockd/*.h metad/*.h fuse/*.h \
-	fuse/core/*.h tools/hailctl/*.h tests/lib/*.h tests/sim/*.h))
+	fuse/core/*.h tools/hailctl/*.h tests/*/*.h tests/integ/posix/*.h))
 hdr-check: $(patsubst %.h,$(OBJ)/hdr/%.ok,$(HEADERS))
 $(OBJ)/hdr/%.ok: %.h $(OBJ)/flags
 	@mkdir -p $(@D)

@@ -1,3 +1,5 @@
+/* What a connection sends: answers in the order in which they are ready, many
+ * with one call. */
 #include "blockd/conn_priv.h"
 
 #include <liburing.h>

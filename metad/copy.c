@@ -178,7 +178,7 @@ static void gen_name(uint64_t gen, const char *what, char *buf, size_t size)
 /* Also what a cut-off base left. */
 static void remove_before(struct copy *c, uint64_t gen)
 {
-	DIR *d = fdopendir(dup(c->dir));
+	DIR *d = fdopendir(fcntl(c->dir, F_DUPFD_CLOEXEC, 0));
 	const struct dirent *e;
 
 	if (!d)

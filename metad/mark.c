@@ -95,7 +95,7 @@ static int copy_file(int from_dir, int to_dir, const char *name)
 /* Calls for each "open-" segment (@to < 0: removes it) in @dir. */
 static int for_open_segments(int dir_fd, int to)
 {
-	int fd = dup(dir_fd), rv = 0;
+	int fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0), rv = 0;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *e;
 

@@ -72,6 +72,23 @@ lengths() {
 	}' $c_files
 }
 
+file_lengths() {
+	# shellcheck disable=SC2086
+	awk 'FNR == 1001 { print FILENAME ": more than 1000 lines" }' $sources
+}
+
+# One purpose, said in the first comment: of the file, or of the header that is
+# read before it.
+purposes() {
+	for f in $sources; do
+		case $(head -n 1 "$f") in
+		"/*"*) continue ;;
+		esac
+		h=${f%.c}.h
+		[ "$f" != "$h" ] && [ -e "$h" ] || echo "$f:1: says no purpose"
+	done
+}
+
 # The first include of x.c is x.h, where there is one beside it, or a private
 # header of its module, which includes that.
 own_header_first() {
@@ -125,6 +142,62 @@ all_built() {
 		tests/lib/*.c | tests/integ/*.c | tests/power/*.c) continue ;;
 		esac
 		echo "$c:1: no rule of the makefile builds it"
+	done
+}
+
+# The makefile makes headers' checks by pattern, too.
+headers_checked() {
+	for h in $headers; do
+		case $h in
+		tests/integ/posix/*) continue ;;
+		tools/hailctl/*/* | tests/*/*/* | fuse/core/*/*) ;;
+		tools/hailctl/* | tests/*/* | fuse/core/*) continue ;;
+		common/*/* | blockd/*/* | metad/*/* | fuse/*/*) ;;
+		common/* | blockd/* | metad/* | fuse/*) continue ;;
+		esac
+		echo "$h:1: make hdr-check does not look at it"
+	done
+}
+
+# What a script of tests/integ does not run is never run: make takes the other
+# kinds by pattern. (blockd_x.c: t_blockd.sh, which names x.)
+programs_run() {
+	for c in tests/integ/*.c tests/integ/preload/*.c tests/power/*.c; do
+		program=$(basename "$c" .c)
+		by=tests/integ/t_${program%%_*}.sh
+		# shellcheck disable=SC2046
+		grep -qw -e "$program" \
+			$(ls tests/integ/*.sh tests/integ/*.c | grep -vx "$c") ||
+			grep -sv '^#' "$by" | grep -qw "${program#*_}" ||
+			echo "$c:1: nothing runs it"
+	done
+	for s in tests/integ/*.sh; do
+		case ${s##*/} in
+		t_* | long_* | run.sh) continue ;;
+		esac
+		# shellcheck disable=SC2046
+		grep -qF "${s##*/}" $(ls tests/integ/*.sh | grep -vx "$s") ||
+			echo "$s:1: nothing runs it"
+	done
+}
+
+# Handles that an exec() would give away. (FILEs: "e".)
+cloexec() {
+	for c in $(echo "$c_files" | grep -v '^tests/\|^bench/'); do
+		awk '
+		/(^|[^a-z_>.])(open|openat|socket|accept4|pipe2|eventfd|timerfd_create|memfd_create|epoll_create1)\([^)]/ {
+			text = $0; at = FNR
+			while (text !~ /;/ && (getline line) > 0)
+				text = text line
+			if (text !~ /CLOEXEC|flags/ && text !~ /^ ?\*/)
+				print FILENAME ":" at ": without CLOEXEC"
+		}
+		/[^a-z_](accept|pipe|dup|epoll_create)\(/ {
+			print FILENAME ":" FNR ": a call without CLOEXEC"
+		}
+		/fopen\(/ && !/, "[rwa]+e"\)/ {
+			print FILENAME ":" FNR ": fopen() without e"
+		}' "$c"
 	done
 }
 
@@ -195,11 +268,16 @@ no_leftovers() {
 check "lines have at most 80 columns" widths
 check "no stray blanks" blanks
 check "functions have at most 120 lines" lengths 120
+check "files have at most 1000 lines" file_lengths
+check "files say their purpose" purposes
 check "a file includes its own header first" own_header_first
 check "includes are paths from the root" include_paths
 check "headers are guarded by their name" guards
 check "every .c file is built" all_built
+check "every header is checked by itself" headers_checked
+check "every program of the tests is run" programs_run
 check "every unit test names a module" unit_tests_have_modules
+check "handles are not inherited" cloexec
 check "global names differ" names_differ
 check "every message is in the tests' list" messages_listed
 check "every mutant applies" mutants_apply
