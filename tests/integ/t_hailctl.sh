@@ -13,6 +13,10 @@ code() {
 	"$CTL" "$@" >"$T/out" 2>"$T/err" || got=$?
 	[ $got = "$want" ] || { cat "$T/out" "$T/err" >&2
 		fail "hailctl $* exited with $got, not $want"; }
+	case " $* " in *" --json "*)
+		echo " $* " >>"$T/jsons"
+		json "d is not None" ;;
+	esac
 }
 says() { grep -q -e "$1" "$T/err" || { cat "$T/err" >&2
 	fail "no '$1' in the error"; }; }
@@ -61,6 +65,11 @@ K=(-c "$C/cluster.conf")
 code 0 local status "$C" --json
 json "[p['name'] for p in d['processes']] == ['metad1', 'blockd1', 'blockd2', 'mount']"
 json "all(p['pid'] > 1 for p in d['processes'])"
+json "[p['program'] for p in d['processes']] == ['hail-metad'] + 2 * ['hail-blockd'] + ['hailfs']"
+json "[p['role'] for p in d['processes']] == ['metadata', 'blocks', 'blocks', 'client']"
+json "[p['address'].rsplit(':', 1)[0] for p in d['processes'][:3]] == 3 * ['127.0.0.1']"
+json "d['processes'][3]['address'] == '$MNT'"
+json "[p['state'] for p in d['processes']] == 3 * ['ok'] + ['mounted']"
 code 0 "${K[@]}" status --json
 json "len(d['daemons']) == 3 and len(d['sessions']) == 1"
 json "d['sessions'][0]['mountpoint'] == '$MNT'"
@@ -104,6 +113,11 @@ code 0 "${K[@]}" top --interval 100ms --count 2
 [ "$(grep -c '^WHO ' "$T/out")" = 2 ] || { cat "$T/out"; fail "top twice"; }
 code 2 "${K[@]}" top --interval 1ms; says "interval"
 code 0 "${K[@]}" sessions --json
+json "[s['mountpoint'] for s in d] == ['$MNT'] and d[0]['state'] == 'live'"
+code 0 "${K[@]}" top --json --interval 100ms --count 1
+code 0 block-size "$MNT" --json
+json "d['block_bytes'] == 1 << 20"
+code 0 block-size "$MNT" 1M --json
 code 0 why "$MNT/a" --json
 json "d['inode'] > 1 and d['block_count'] == 1 and d['misplaced'] == 0"
 json "d['blocks'][0]['blockd'] in (1, 2) and d['blocks'][0]['units'] == 1"
@@ -119,7 +133,9 @@ ln -s a "$MNT/l"
 code 1 why "$MNT/l/x"; says "symbolic link"
 code 0 "${K[@]}" fsck --scrub --json
 json "d['clean'] and d['findings'] == []"
-code 0 "${K[@]}" blockd scrub 1
+code 0 "${K[@]}" blockd scrub 1 --json
+json "d['id'] == 1 and d['units_read'] >= 0 and d['units_bad'] == 0"
+code 0 "${K[@]}" blockd scrub 2
 # How far it is shows on a terminal, and nowhere else.
 for c in "fsck --scrub" "metad backup $T/progress"; do
 	script -qec "'$CTL' -c '$C/cluster.conf' $c" /dev/null >"$T/tty"
@@ -170,7 +186,8 @@ json "d['started'] == ['metad1', 'blockd2', 'mount']"
 [ "$(cat "$MNT/a")" = hello ] || fail "the file changed"
 
 # ---- backup, restore ----
-code 0 "${K[@]}" metad backup "$T/backup"
+code 0 "${K[@]}" metad backup "$T/backup" --json
+json "d['file'] == '$T/backup' and d['bytes'] == $(stat -c %s "$T/backup")"
 code 1 "${K[@]}" metad backup "$T/no/such/dir"; says "$T/no/such/dir"
 [ ! -e "$T/backup.part" ] || fail "a part of the backup is left"
 # One at a time; what a killed one left does no harm.
@@ -199,13 +216,24 @@ says "another process listens there, this daemon perhaps: stop it"
 (cd "$MNT" && code 1 local down "$C" && says "fuser -vm $MNT'") || fail "busy"
 code 0 local status "$C"
 code 0 local down "$C" --json
+json "d['dir'] == '$C'"
 UPS=()
 code 1 local status "$C"
 code 0 local down "$C"
 code 1 "${K[@]}" status; says "does not run"
-code 0 "${K[@]}" metad restore "$T/backup" "$T/restored"
+code 0 "${K[@]}" metad restore "$T/backup" "$T/restored" --json
+json "d['file'] == '$T/backup' and '$T/restored' in d.values()"
 code 1 "${K[@]}" metad restore "$T/backup" "$T/restored"; says "empty"
 code 1 "${K[@]}" metad restore "$T/none" "$T/r2"; says "$T/none"
 code 0 local up "$C" --json
 UPS=("$C")
 [ "$(cat "$MNT/a")" = hello ] || fail "the file changed"
+
+# ---- all with --json (blockd give-up: t_lost_store) ----
+"$CTL" --help | sed -n '/^Commands/,/^$/s/^  \([a-z].*\)/\1/p' |
+	sed 's/   *.*//; s/ [A-Z][A-Z ]*$//' | sort -u >"$T/commands"
+[ "$(wc -l <"$T/commands")" -ge 14 ] || fail "--help lists too few commands"
+while read -r words; do
+	[ "$words" = "blockd give-up" ] || grep -qF " $words " "$T/jsons" ||
+		fail "'hailctl $words --json' was not tried"
+done <"$T/commands"

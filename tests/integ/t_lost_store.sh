@@ -65,10 +65,15 @@ kill -0 $cutter || fail "the fsync after a truncation did not wait"
 
 # ---- the loss is accepted ----
 for i in $(seq 150); do # its right to serve has to run out
-	"$CTL" "${K[@]}" blockd give-up $dead --yes >"$T/out" 2>&1 && break
+	"$CTL" "${K[@]}" blockd give-up $dead --yes --json >"$T/out" 2>&1 &&
+		break
 	[ "$i" != 150 ] || { cat "$T/out" >&2; fail "give-up"; }
 	sleep 0.1
 done
+python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+assert d == {"blockd": int(sys.argv[2]), "given_up": True}, d' "$T/out" $dead ||
+	fail "give-up --json"
 wait $cutter || fail "the truncation failed"
 for i in $(seq 150); do
 	[ "$(pending purge)" != 0 ] || break
