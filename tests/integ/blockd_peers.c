@@ -62,6 +62,19 @@ static void damaged_frames_close_the_connection(struct blockd_run *x)
 	raw_close(&r);
 }
 
+static void later_releases_are_told_apart(struct blockd_run *x)
+{
+	struct blk_raw r;
+
+	run_start(x, NULL);
+	CHECK_EQ(raw_later_hello(x->child.port, RUN_CLUSTER_ID, 5000),
+		 -EPROTONOSUPPORT);
+	CHECK(raw_later_frame_ends(x->child.port, RUN_CLUSTER_ID, 5000));
+	run_client(x, &r, 1, 1);
+	CHECK_EQ(raw_write(&r, 6, 0, 0, pattern, 4096, SYNC), 0);
+	raw_close(&r);
+}
+
 static void strangers_are_shown_the_door(struct blockd_run *x)
 {
 	static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -376,6 +389,7 @@ int main(int argc, char **argv)
 	static const struct blockd_test tests[] = {
 		BLOCKD_TEST(damaged_frames_close_the_connection),
 		BLOCKD_TEST(strangers_are_shown_the_door),
+		BLOCKD_TEST(later_releases_are_told_apart),
 		BLOCKD_TEST(a_full_disk_says_so_and_deletes),
 		BLOCKD_TEST(a_flood_does_not_eat_memory),
 		BLOCKD_TEST(a_deaf_reader_does_not_eat_memory),

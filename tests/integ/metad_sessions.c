@@ -103,6 +103,18 @@ static void strangers_are_shown_the_door(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+static void later_releases_are_told_apart(struct metad_run *x)
+{
+	struct metad_client c;
+
+	metad_client_begin(x, &c);
+	CHECK_EQ(raw_later_hello(x->child.port, METAD_CLUSTER_ID, LONG_MS),
+		 -EPROTONOSUPPORT);
+	CHECK(raw_later_frame_ends(x->child.port, METAD_CLUSTER_ID, LONG_MS));
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
+	metad_client_fini(&c);
+}
+
 static void an_old_connection_is_closed(struct metad_run *x)
 {
 	struct metad_client c;
@@ -463,6 +475,7 @@ int main(int argc, char **argv)
 	static const struct metad_test tests[] = {
 		METAD_TEST(wrong_peers_are_refused, 0),
 		METAD_TEST(strangers_are_shown_the_door, 0),
+		METAD_TEST(later_releases_are_told_apart, 0),
 		METAD_TEST(an_old_connection_is_closed, 0),
 		METAD_TEST(a_frame_cut_anywhere_harms_nobody, 0),
 		METAD_TEST(a_second_mount_is_refused_by_name, 0),

@@ -82,6 +82,38 @@ bad 32 "other.conf: metad 1 .*belongs to another cluster; compare 'id'" \
 other=$!
 cluster_up
 echo kept >"$MNT/f"
+# A metad of a later release: each answer is of the next version of the wire.
+python3 - "$T/later.conf" <<'PY' &
+import socket, struct, sys
+def crc32c(b):
+    c = 0xffffffff
+    for x in b:
+        c ^= x
+        for _ in range(8):
+            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
+    return c ^ 0xffffffff
+s = socket.create_server(("127.0.0.1", 0))
+with open(sys.argv[1] + ".part", "w") as f:
+    f.write("id 5\nmetad 1 127.0.0.1:%d\n" % s.getsockname()[1])
+import os
+os.rename(sys.argv[1] + ".part", sys.argv[1])
+while True:
+    c, _ = s.accept()
+    h = bytearray(c.recv(64, socket.MSG_WAITALL))
+    if len(h) == 64:
+        h[4:6] = struct.pack("<H", struct.unpack("<H", h[4:6])[0] + 1)
+        h[60:64] = struct.pack("<I", crc32c(h[:60]))
+        c.sendall(h)
+    c.close()
+PY
+later=$!
+test_cleanup() { kill $later 2>/dev/null; }
+within 10 test -s "$T/later.conf" || fail "no later metad"
+bad 1 "metad 1 .*another version of the protocol; use the hailctl of its" \
+	hailctl -c "$T/later.conf" --timeout 3s status
+bad 32 "later.conf: metad 1 .*of another release.*install the same one" \
+	hailfs "$T/later.conf" "$T/m"
+kill $later
 # One mount is let in; the second is told why not.
 bad 32 "another mount is alive .*'hailctl sessions'" hailfs "$K" "$T/m"
 # ---- names, paths and sizes over the limits ----

@@ -165,6 +165,49 @@ int raw_call(struct blk_raw *r, uint16_t op, const void *body, size_t body_len,
 	return rv;
 }
 
+int raw_later_hello(uint16_t port, uint64_t cluster_id, int timeout_ms)
+{
+	struct hello m = { .version_min = WIRE_VERSION + 1,
+			   .version_max = WIRE_VERSION + 1,
+			   .role = WIRE_ROLE_ADMIN,
+			   .name = { "later", 5 } };
+	struct blk_raw r;
+	uint8_t body[128];
+	struct wire_out o;
+	struct frame *f;
+	int rv;
+
+	if (!raw_connect(&r, port, cluster_id))
+		return -ECONNREFUSED;
+	wire_out_init(&o, body, sizeof(body));
+	hello_encode(&o, &m);
+	raw_send(&r, WIRE_OP_HELLO, body, o.len, NULL, 0);
+	f = raw_recv(&r, timeout_ms);
+	rv = f ? status_from_wire(f->h.status) : -errno;
+	frame_free(f);
+	raw_close(&r);
+	return rv;
+}
+
+bool raw_later_frame_ends(uint16_t port, uint64_t cluster_id, int timeout_ms)
+{
+	struct wire_header h = { .version = WIRE_VERSION + 1,
+				 .opcode = WIRE_OP_HELLO,
+				 .cluster_id = cluster_id };
+	uint8_t bytes[WIRE_HEADER_SIZE];
+	struct blk_raw r;
+	bool ended;
+
+	if (!raw_connect(&r, port, cluster_id))
+		return false;
+	wire_header_encode(&h, bytes);
+	ended = send(r.fd, bytes, sizeof(bytes), MSG_NOSIGNAL) ==
+			(ssize_t)sizeof(bytes) &&
+		raw_closed(&r, timeout_ms);
+	raw_close(&r);
+	return ended;
+}
+
 int raw_hello(struct blk_raw *r, uint8_t role, uint64_t session,
 	      uint64_t incarnation, int timeout_ms)
 {
