@@ -139,3 +139,43 @@ for what in status stats df "top --count 1 --interval 100ms"; do
 	{ [ $code = 3 ] && grep -q "blockd 1 .*timed out" "$T/out"; } ||
 		{ cat "$T/out"; fail "$what of a mute daemon: $code"; }
 done
+
+# ---- a daemon that counts more blocks than it lists ----
+python3 - "$port" >"$T/liar" <<'PY' &
+import socket, struct, sys, threading
+def crc32c(b):
+    c = 0xffffffff
+    for x in b:
+        c ^= x
+        for _ in range(8):
+            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
+    return c ^ 0xffffffff
+def forward(a, b, change):
+    while len(h := bytearray(a.recv(64, socket.MSG_WAITALL))) == 64:
+        op, = struct.unpack_from("<H", h, 6)
+        body_len, data_len = struct.unpack_from("<II", h, 48)
+        rest = bytearray(a.recv(body_len + data_len, socket.MSG_WAITALL)
+                         if body_len + data_len else b"")
+        if change and op == 69 and body_len >= 20: # BLK_MAP: its count
+            rest[16:20] = b"\xff" * 4
+            struct.pack_into("<I", h, 56, crc32c(rest[:body_len]))
+            struct.pack_into("<I", h, 60, crc32c(h[:60]))
+        b.sendall(h + rest)
+    b.close()
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    c, _ = s.accept()
+    d = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    for args in ((c, d, False), (d, c, True)):
+        threading.Thread(target=forward, args=args, daemon=True).start()
+PY
+liar=$!
+test_cleanup() { kill $mute $liar; }
+within 10 test -s "$T/liar" || fail "no lying daemon"
+LC_ALL=C sed "s/^\(blockd 1 127\.0\.0\.1\):$port /\1:$(cat "$T/liar") /" \
+	"$C/cluster.conf" >"$T/liar.conf"
+code=0
+timeout 20 "$CTL" -c "$T/liar.conf" why "$name" >"$T/out" 2>&1 || code=$?
+{ [ $code = 3 ] && grep -q "blockd 1 .*list of blocks: Bad message" "$T/out"; } ||
+	{ cat "$T/out"; fail "why of a lying daemon: $code"; }

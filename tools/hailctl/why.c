@@ -177,8 +177,7 @@ static int map_page(struct why *w, struct link *l, uint64_t *next)
 
 		for (uint32_t b = 0; b < (units + 7) / 8; b++)
 			set += (uint32_t)__builtin_popcount(wire_get_u8(&in));
-		if (!in.bad)
-			rv = block_add(w, l->d, index, set);
+		rv = in.bad ? -EBADMSG : block_add(w, l->d, index, set);
 	}
 	if (rv == 0)
 		rv = wire_in_end(&in);
