@@ -201,6 +201,13 @@ cloexec() {
 	done
 }
 
+# Assertions are there in every build, but nothing hangs on them.
+assertions() {
+	# shellcheck disable=SC2086
+	grep -nE '(^|[^_a-z])assert\([^;]*(\+\+|--|[^=!<>]=[^=])' $c_files |
+		sed 's/:[^:]*$/: an assertion that changes something/'
+}
+
 # test_a_b.c tests module a_b, or a part of module a.
 unit_tests_have_modules() {
 	for t in tests/unit/*.c; do
@@ -278,6 +285,7 @@ check "every header is checked by itself" headers_checked
 check "every program of the tests is run" programs_run
 check "every unit test names a module" unit_tests_have_modules
 check "handles are not inherited" cloexec
+check "assertions change nothing" assertions
 check "global names differ" names_differ
 check "every message is in the tests' list" messages_listed
 check "every mutant applies" mutants_apply
