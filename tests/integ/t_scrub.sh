@@ -37,6 +37,13 @@ sleep 2
 # What it looks after an hour, it does not do at once.
 again scrub-interval=1h
 [ "$(status last_scrub)" = "$last" ] || fail "a restart forgets the last one"
+# A note that makes no sense is none.
+for note in "since 1 last 2 read" "nonsense" ""; do
+	cluster_down
+	printf '%s' "$note" >"$C/blockd1/scrub"
+	cluster_up
+	[ "$(status last_scrub)" = never ] || fail "the note '$note' is believed"
+done
 cluster_down
 "$BIN/hail-blockd" -c "$conf" -i 1 --check >"$T/out" ||
 	{ cat "$T/out"; fail "the check minds the note"; }
