@@ -110,6 +110,16 @@ for program in "$bin"/*; do
 	verdict "defaults of $name are in its page" "$work/bad"
 done
 
+# What each program's page has.
+for page in man/*.[18]; do
+	grep '^\.Sh ' "$page" | sed 's/^\.Sh //' > "$work/sections"
+	for s in NAME SYNOPSIS DESCRIPTION FILES "EXIT STATUS" EXAMPLES \
+		DIAGNOSTICS "SEE ALSO"; do
+		grep -qx "$s" "$work/sections" || echo "$page: no $s"
+	done
+done > "$work/bad"
+verdict "programs' pages have all sections" "$work/bad"
+
 # Commands: their words are .Cm in the page, their arguments .Ar.
 "$bin/hailctl" --help | sed -n '/^Commands/,/^$/s/^  \([a-z].*\)/\1/p' |
 	sed 's/   *.*//' > "$work/commands"
