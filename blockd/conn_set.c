@@ -9,6 +9,7 @@
 #include "common/daemon.h"
 #include "common/diag.h"
 #include "common/local_sock.h"
+#include "common/resolve.h"
 
 #define LISTEN_BACKLOG 256
 /* Out of file descriptors: try to accept again after this. */
@@ -117,23 +118,19 @@ static void sweep(struct ring_timer *t)
 
 static int listen_at(struct conn_set *s, const char *addr, uint16_t port)
 {
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-				  .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
-	struct addrinfo *ai;
-	char text[8];
+	struct resolved_list list;
+	struct resolved *at = &list.addrs[0];
 	int fd, one = 1, rv;
 
-	snprintf(text, sizeof(text), "%u", port);
-	rv = getaddrinfo(addr, text, &hints, &ai);
-	if (rv != 0)
-		return rv == EAI_MEMORY ? -ENOMEM :
-		       rv == EAI_SYSTEM ? -errno : -EADDRNOTAVAIL;
-	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	rv = resolve_wait(addr, port, &list);
+	if (rv < 0)
+		return rv;
+	fd = socket(at->ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
-	    bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 ||
+	    bind(fd, (struct sockaddr *)&at->ss, at->len) < 0 ||
 	    listen(fd, LISTEN_BACKLOG) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&ss, &len) < 0)
 		rv = -errno;
@@ -142,7 +139,6 @@ static int listen_at(struct conn_set *s, const char *addr, uint16_t port)
 		s->port = ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
 	else
 		s->port = ntohs(((struct sockaddr_in *)&ss)->sin_port);
-	freeaddrinfo(ai);
 	if (rv < 0) {
 		if (fd >= 0)
 			close(fd);
@@ -179,9 +175,8 @@ int conn_set_new(struct ring *r, struct pool *pool, const char *addr,
 	if (s)
 		rv = listen_at(s, addr, port);
 	if (rv < 0) {
-		snprintf(why, why_size, "cannot listen at %s:%u: %s%s", addr,
-			 port, strerror(-rv),
-			 rv == -EADDRINUSE ? LISTEN_IN_USE_HINT : "");
+		snprintf(why, why_size, "cannot listen at %s:%u: %s", addr,
+			 port, daemon_listen_error(rv));
 		free(s);
 		return rv;
 	}

@@ -253,3 +253,20 @@ void daemon_end(void)
 		close(pid_fd);
 	pid_fd = -1;
 }
+
+const char *daemon_listen_error(int err)
+{
+	switch (err) {
+	case -EADDRINUSE:
+		return "Address already in use; another process listens there, "
+		       "this daemon perhaps: stop it, or name another port";
+	case -EADDRNOTAVAIL:
+		return "this machine does not have that address; correct the "
+		       "cluster file, or say --listen";
+	case -EHOSTUNREACH:
+		return "nobody knows that name; correct the cluster file or "
+		       "/etc/hosts, or say --listen";
+	default:
+		return strerror(-err);
+	}
+}

@@ -22,10 +22,9 @@ struct daemon_options {
  * -errno. */
 int daemon_start(const struct daemon_options *o);
 
-/* Behind "cannot listen at ADDR: Address already in use". */
-#define LISTEN_IN_USE_HINT                                               \
-	"; another process listens there, this daemon perhaps: stop it, " \
-	"or name another port"
+/* Why nobody can listen there (-errno; -EHOSTUNREACH: a name nobody knows), and
+ * what to do; goes behind "cannot listen at ADDR: ". */
+const char *daemon_listen_error(int err);
 
 /* The service is up: lets the parent go, moves stderr to the log. */
 void daemon_ready(void);

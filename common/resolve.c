@@ -47,6 +47,11 @@ bool resolve_numeric(const char *host, uint16_t port,
 	return look_up(host, port, AI_NUMERICHOST, ret) == 0;
 }
 
+int resolve_wait(const char *host, uint16_t port, struct resolved_list *ret)
+{
+	return look_up(host, port, 0, ret);
+}
+
 static void *run(void *arg)
 {
 	struct resolve *r = arg;

@@ -27,6 +27,9 @@ struct resolve;
 /* For a numeric @host. Returns whether it is one. */
 bool resolve_numeric(const char *host, uint16_t port,
 		     struct resolved_list *ret);
+/* For who starts and has nothing else to do: a look-up that waits. Returns 0:
+ * *ret is filled, count > 0; -EHOSTUNREACH as below. */
+int resolve_wait(const char *host, uint16_t port, struct resolved_list *ret);
 /* Begins to look @host up. Returns 0, -ENOMEM or -EAGAIN (no thread). */
 int resolve_start(const char *host, uint16_t port, struct resolve **ret);
 /* Returns -EINPROGRESS; 0: *ret is filled, count > 0; -EHOSTUNREACH: nobody

@@ -312,6 +312,9 @@ static const char *start_reason(int err)
 	case -EPROTONOSUPPORT:
 		return "it is of another release, which speaks another "
 		       "protocol; install the same one everywhere";
+	case -EHOSTUNREACH:
+		return "its name is not known, or there is no way to it; "
+		       "correct the cluster file, or /etc/hosts";
 	case -ETIMEDOUT:
 		return "no answer; 'hailctl status' tells what it waits for";
 	default:

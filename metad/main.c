@@ -548,9 +548,8 @@ static int start(struct program *p)
 	drive_map_changed(md->drive);
 	rv = serve_listen(md->serve, addr, md->self->port);
 	if (rv < 0) {
-		fprintf(stderr, "hail-metad: cannot listen at %s:%u: %s%s\n",
-			addr, md->self->port, strerror(-rv),
-			rv == -EADDRINUSE ? LISTEN_IN_USE_HINT : "");
+		fprintf(stderr, "hail-metad: cannot listen at %s:%u: %s\n",
+			addr, md->self->port, daemon_listen_error(rv));
 		return rv;
 	}
 	rv = cuts_load(md->cuts);

@@ -1,7 +1,6 @@
 /* Connections of hail-metad. */
 #include "metad/serve.h"
 
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include "common/crc32c.h"
 #include "common/diag.h"
 #include "common/local_sock.h"
+#include "common/resolve.h"
 #include "common/status.h"
 #include "metad/request.h"
 
@@ -584,15 +584,11 @@ static void listen_local(struct serve *s)
 
 int serve_listen(struct serve *s, const char *addr, uint16_t port)
 {
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-				  .ai_flags = AI_PASSIVE };
-	struct addrinfo *ai;
-	char service[8];
-	int rv;
+	struct resolved_list list;
+	int rv = resolve_wait(addr, port, &list);
 
-	(void)snprintf(service, sizeof(service), "%u", port);
-	if (getaddrinfo(addr, service, &hints, &ai) != 0)
-		return -EHOSTUNREACH;
+	if (rv < 0)
+		return rv;
 	rv = uv_timer_init(&s->md->loop, &s->sweep);
 	if (rv == 0) {
 		s->sweeping = true;
@@ -603,12 +599,11 @@ int serve_listen(struct serve *s, const char *addr, uint16_t port)
 	if (rv == 0) {
 		s->listening = true;
 		s->listener.data = s;
-		rv = uv_tcp_bind(&s->listener, ai->ai_addr, 0);
+		rv = uv_tcp_bind(&s->listener, (void *)&list.addrs[0].ss, 0);
 	}
 	if (rv == 0)
 		rv = uv_listen((uv_stream_t *)&s->listener, BACKLOG,
 			       on_connection);
-	freeaddrinfo(ai);
 	if (rv == 0)
 		listen_local(s);
 	return rv;

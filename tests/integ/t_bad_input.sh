@@ -67,6 +67,23 @@ bad 32 "$T/none: .*No such file" hailfs "$T/none" "$T"
 head -c 1100000 /dev/zero | tr '\0' '\n' >"$T/x.conf"
 bad 1 'x.conf: .*File too large' hailctl -c "$T/x.conf" status
 
+# ---- names nobody knows, addresses nobody has ----
+mkdir "$T/d"
+for where in "no..name nobody.knows.that.name" \
+	"192.0.2.1 machine.does.not.have.that.address"; do
+	addr=${where% *}
+	printf 'id 5\nmetad 1 %s:9000\nblockd 1 %s:9001\n' "$addr" "$addr" \
+		>"$T/x.conf"
+	for p in metad blockd; do
+		bad 3 "cannot listen at $addr:900.: .*${where#* }" \
+			hail-$p -c "$T/x.conf" --id 1 --data "$T/d/$p" -f
+	done
+done
+printf 'id 5\nmetad 1 no..name:9000\n' >"$T/x.conf"
+bad 1 'its name is not known' hailctl -c "$T/x.conf" status
+bad 32 'metad 1 .*its name is not known' hailfs "$T/x.conf" "$T/d" &
+nameless=$!
+
 # ---- mounts of another cluster, or of none ----
 printf 'id 5\nmetad 1 127.0.0.1:1\n' >"$T/none.conf"
 mkdir "$T/m2"
@@ -157,6 +174,7 @@ rm "$MNT/big"
 fsck_clean
 wait $other || fail "mount of another cluster"
 wait $nobody || fail "mount without a cluster"
+wait $nameless || fail "mount of a name nobody knows"
 cluster_down
 
 # ---- directories of another cluster, daemon, version ----
