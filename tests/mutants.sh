@@ -26,7 +26,13 @@ build() {
 	local targets=(build/"$flavour"/tests/"${1%% *}")
 	case $1 in
 	*.sh) targets=(all tests) ;;
-	integ/*) targets+=("$bin/hail-blockd" "$bin/hail-metad") ;;
+	integ/*)
+		targets+=("$bin/hail-blockd" "$bin/hail-metad")
+		for so in tests/integ/preload/*.c; do
+			so=build/$flavour/${so%.c}.so
+			targets+=("$so")
+		done
+		;;
 	esac
 	make -j2 FLAVOUR="$flavour" CFLAGS="${MUTANT_CFLAGS--O0}" \
 		DEPS_PREFIX="$top/.deps" "${targets[@]}" > "$scratch/log" 2>&1

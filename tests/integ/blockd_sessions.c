@@ -337,6 +337,121 @@ static void without_the_lease_nothing_is_served(struct blockd_run *x)
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* which wants to be preloaded first */
+static const char *const small_cache[] = { "--cache", "4m", NULL };
+static char held[128];
+
+static void preload_held(void)
+{
+	child_preload("held.so");
+	setenv("HELD", held, 1);
+}
+
+/* Session 1 writes inode 5, once all memory is taken: that write waits for a
+ * checkpoint, which does not end before go_on(). */
+static void write_that_waits(struct blockd_run *x, struct blk_raw *r)
+{
+	char reached[160];
+	unsigned i = 0;
+	struct frame *f;
+	FILE *h;
+
+	snprintf(held, sizeof(held), "%s/held", x->child.dir);
+	snprintf(reached, sizeof(reached), "%s.fdatasync", held);
+	x->child.before_exec = preload_held;
+	run_start(x, small_cache);
+	run_client(x, r, 1, 1);
+	run_fill(pattern, BLOCK, 11);
+	h = fopen(held, "we");
+	CHECK(h && fputs("fdatasync */data.mdb\n", h) > 0 && fclose(h) == 0);
+	do {
+		raw_write_begin(r, 6, i / 32, i % 32 * 32768, pattern, 32768,
+				0);
+		f = raw_recv(r, 3000);
+		CHECK(!f || f->h.status == 0);
+		frame_free(f);
+	} while (f && ++i < 1024);
+	CHECK(!f && access(reached, F_OK) == 0);
+	raw_write_begin(r, 5, 0, 0, pattern, 32768, 0);
+	/* Frames are taken in their order: now it has been. */
+	CHECK_EQ(end_of(r).end, 0);
+}
+
+static void go_on(void)
+{
+	CHECK_EQ(unlink(held), 0);
+}
+
+/* Who gave a write up, and connects anew, is not told an end that it changes
+ * later. */
+static void a_replaced_connections_waiting_write_ends_before_hello(
+	struct blockd_run *x)
+{
+	struct blk_end_reply told = { .boot_id = 0 };
+	struct blk_raw a, b;
+	struct frame *f;
+	int rv;
+
+	write_that_waits(x, &a);
+	CHECK(raw_connect(&b, x->child.port, RUN_CLUSTER_ID));
+	rv = raw_hello(&b, WIRE_ROLE_CLIENT, 1, 2, 500);
+	if (rv == 0)
+		told = end_of(&b);
+	go_on();
+	if (rv == -ETIMEDOUT) {
+		f = raw_recv(&b, 20000);
+		CHECK(f && f->h.status == 0);
+		frame_free(f);
+		told = end_of(&b);
+	}
+	/* It comes after the other. */
+	CHECK_EQ(raw_write(&b, 5, 0, 0, pattern, 4096, 0), 0);
+	CHECK_EQ(end_of(&b).end, told.end);
+	CHECK_EQ(told.end, 32768);
+	raw_close(&a);
+	raw_close(&b);
+}
+
+/* The same where the fence did not get through, and metad asks. */
+static void a_dead_sessions_waiting_write_ends_before_metad_is_told(
+	struct blockd_run *x)
+{
+	static const uint64_t only2[] = { 2 };
+	uint64_t until = now_ms() + 30000;
+	struct blk_end_reply told;
+	struct blk_raw a, b, m;
+	struct frame *f = NULL;
+	bool waited = false;
+	int rv;
+
+	write_that_waits(x, &a);
+	run_as(x, &m, WIRE_ROLE_METAD);
+	fake_metad_set_sessions(x->metad, only2, 1);
+	m.epoch = fake_metad_epoch(x->metad);
+	for (;;) {
+		rv = RAW_CALL(&m, WIRE_OP_BLK_END, blk_end, &f,
+			  { .ino = 5, .block_log2 = 20 });
+		if (rv != -EAGAIN || now_ms() > until)
+			break;
+		if (!waited)
+			go_on();
+		waited = true;
+	}
+	CHECK_EQ(rv, 0);
+	if (rv < 0)
+		return;
+	CHECK_EQ(blk_end_reply_parse(f->body, f->h.body_len, &told), 0);
+	frame_free(f);
+	if (!waited)
+		go_on();
+	run_client(x, &b, 2, 1);
+	CHECK_EQ(raw_write(&b, 5, 0, 0, pattern, 4096, 0), 0);
+	CHECK_EQ(end_of(&m).end, told.end);
+	CHECK_EQ(told.end, 32768);
+	raw_close(&a);
+	raw_close(&b);
+	raw_close(&m);
+}
+
 static char slept[128];
 
 static void preload_boottime(void)
@@ -397,6 +512,10 @@ int main(int argc, char **argv)
 		BLOCKD_TEST(before_its_store_is_accepted_nothing_is_confirmed),
 		BLOCKD_TEST(without_the_lease_nothing_is_served),
 #ifndef __SANITIZE_ADDRESS__
+		BLOCKD_TEST(
+		  a_replaced_connections_waiting_write_ends_before_hello),
+		BLOCKD_TEST(
+		  a_dead_sessions_waiting_write_ends_before_metad_is_told),
 		BLOCKD_TEST(a_lease_runs_out_while_the_machine_sleeps),
 #endif
 	};
