@@ -50,7 +50,9 @@ struct conn_limits {
 };
 
 struct conn_stats {
-	uint64_t accepted, refused, closed;
+	uint64_t accepted, closed;
+	uint64_t refused; /* above conn_max */
+	uint64_t no_memory; /* refused, too */
 	uint64_t frames_in, frames_out, bytes_in, bytes_out;
 	uint64_t bad_frames; /* checksum, magic, length: closed */
 	uint64_t timeouts; /* silent before HELLO, or not reading */

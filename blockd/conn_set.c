@@ -57,13 +57,17 @@ static void accepted(struct conn_listener *l, int fd)
 	if (l == &s->listeners[1])
 		local_sock_tune(fd);
 	s->stats.accepted++;
-	if (s->stats.open < s->limits.conn_max && conn_new(s, fd, name) == 0)
-		return;
-	s->stats.refused++;
-	diag_warn("conn",
-		  "what=too-many-connections peer=%s limit=%u action=refuse",
-		  name, s->limits.conn_max);
-	close(fd);
+	if (s->stats.open >= s->limits.conn_max) {
+		s->stats.refused++;
+		diag_warn("conn", "what=too-many-connections peer=%s limit=%u "
+			  "action=refuse", name, s->limits.conn_max);
+		close(fd);
+	} else if (conn_new(s, fd, name) < 0) {
+		s->stats.no_memory++;
+		diag_warn("conn", "what=no-memory peer=%s action=refuse",
+			  name);
+		close(fd);
+	}
 }
 
 static void accept_done(struct ring_op *op, int res, uint32_t flags)

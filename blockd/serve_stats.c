@@ -121,6 +121,8 @@ static void collect_rim(struct serve *s, struct counter *l, unsigned *n)
 	add(l, n, "connections", true, "open connections", c->open);
 	add(l, n, "connections_accepted", false, "connections", c->accepted);
 	add(l, n, "connections_refused", false, "above the limit", c->refused);
+	add(l, n, "connections_no_memory", false, "refused for want of memory",
+	    c->no_memory);
 	add(l, n, "frames_in", false, "frames received", c->frames_in);
 	add(l, n, "frames_out", false, "frames sent", c->frames_out);
 	add(l, n, "net_bytes_in", false, "bytes received", c->bytes_in);

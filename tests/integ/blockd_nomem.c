@@ -180,16 +180,65 @@ static void any_allocation_may_fail(struct blockd_run *x)
 	CHECK(k > 20);
 	CHECK_EQ(child_term(&x->child), 0);
 }
+
+static char trigger[128];
+
+static void preload_failing_malloc(void)
+{
+	child_preload("failmalloc.so");
+	setenv("FAIL_MALLOC", trigger, 1);
+}
+
+/* It is not said to be one too many. */
+static void without_memory_a_connection_is_refused(struct blockd_run *x)
+{
+	struct blk_raw r;
+	int fd;
+
+	snprintf(trigger, sizeof(trigger), "%s/no-memory", x->child.dir);
+	x->child.before_exec = preload_failing_malloc;
+	run_start(x, NULL);
+	fd = open(trigger, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && close(fd) == 0);
+	CHECK(raw_connect(&r, x->child.port, RUN_CLUSTER_ID));
+	CHECK(raw_closed(&r, 20000));
+	raw_close(&r);
+	CHECK_EQ(unlink(trigger), 0);
+	CHECK(child_log_has(&x->child, "what=no-memory"));
+	CHECK(!child_log_has(&x->child, "too-many"));
+	CHECK_EQ(run_counter(x, "connections_no_memory"), 1);
+	CHECK_EQ(run_counter(x, "connections_refused"), 0);
+}
 #endif
+
+/* The limit's least value is 8. */
+static void above_the_limit_a_connection_is_refused(struct blockd_run *x)
+{
+	static const char *const args[] = { "--connections", "8", NULL };
+	uint64_t until = now_ms() + 20000;
+	struct blk_raw r[9];
+
+	run_start(x, args);
+	for (unsigned i = 0; i < 9; i++)
+		CHECK(raw_connect(&r[i], x->child.port, RUN_CLUSTER_ID));
+	while (!child_log_has(&x->child, "what=too-many-connections") &&
+	       now_ms() < until)
+		sleep_ms(10);
+	CHECK(now_ms() < until);
+	CHECK(!child_log_has(&x->child, "what=no-memory"));
+	for (unsigned i = 0; i < 9; i++)
+		raw_close(&r[i]);
+}
 
 int main(int argc, char **argv)
 {
 	static const struct blockd_test tests[] = {
 #ifndef __SANITIZE_ADDRESS__
 		BLOCKD_TEST(any_allocation_may_fail),
+		BLOCKD_TEST(without_memory_a_connection_is_refused),
 #endif
-		{ NULL, NULL },
+		BLOCKD_TEST(above_the_limit_a_connection_is_refused),
 	};
 
-	return blockd_tests_run(argc, argv, tests, array_count(tests) - 1);
+	return blockd_tests_run(argc, argv, tests, array_count(tests));
 }

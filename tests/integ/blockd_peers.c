@@ -304,27 +304,6 @@ static void an_idle_daemon_uses_no_cpu(struct blockd_run *x)
 	raw_close(&r);
 }
 
-/* Value of a counter in the answer to ADMIN_STATS; -1: not there. */
-static long long counter(const struct blockd_run *x, const char *name)
-{
-	long long v = -1;
-	struct blk_raw r;
-	struct frame *f;
-	char key[64];
-	const char *at;
-
-	snprintf(key, sizeof(key), "\"%s\":", name);
-	run_as(x, &r, WIRE_ROLE_ADMIN);
-	if (raw_call(&r, WIRE_OP_ADMIN_STATS, NULL, 0, NULL, 0, &f) == 0) {
-		at = memmem(f->body, f->h.body_len, key, strlen(key));
-		if (at)
-			v = strtoll(at + strlen(key), NULL, 10);
-		frame_free(f);
-	}
-	raw_close(&r);
-	return v;
-}
-
 static void peers_that_come_and_go_leave_nothing(struct blockd_run *x)
 {
 	static const uint64_t sessions[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
@@ -374,13 +353,13 @@ static void peers_that_come_and_go_leave_nothing(struct blockd_run *x)
 	for (unsigned i = 0; i < 8; i++)
 		if (open[i])
 			raw_close(&r[i]);
-	for (unsigned i = 0; i < 100 && (counter(x, "connections") > 1 ||
-					 counter(x, "buffer_bytes") > 4096);
+	for (unsigned i = 0; i < 100 && (run_counter(x, "connections") > 1 ||
+					 run_counter(x, "buffer_bytes") > 4096);
 	     i++)
 		sleep_ms(50);
 	/* Who asks, and the question. */
-	CHECK_EQ(counter(x, "connections"), 1);
-	CHECK_EQ(counter(x, "buffer_bytes") / 4096, 0);
+	CHECK_EQ(run_counter(x, "connections"), 1);
+	CHECK_EQ(run_counter(x, "buffer_bytes") / 4096, 0);
 	CHECK_EQ(child_term(&x->child), 0);
 }
 

@@ -177,6 +177,26 @@ void run_as(const struct blockd_run *x, struct blk_raw *r, uint8_t role)
 	say_hello(x, r, role, 0, 1);
 }
 
+long long run_counter(const struct blockd_run *x, const char *name)
+{
+	long long v = -1;
+	struct blk_raw r;
+	struct frame *f;
+	char key[64];
+	const char *at;
+
+	snprintf(key, sizeof(key), "\"%s\":", name);
+	run_as(x, &r, WIRE_ROLE_ADMIN);
+	if (raw_call(&r, WIRE_OP_ADMIN_STATS, NULL, 0, NULL, 0, &f) == 0) {
+		at = memmem(f->body, f->h.body_len, key, strlen(key));
+		if (at)
+			v = strtoll(at + strlen(key), NULL, 10);
+		frame_free(f);
+	}
+	raw_close(&r);
+	return v;
+}
+
 void run_fill(uint8_t *p, size_t len, unsigned seed)
 {
 	uint64_t v = seed * 0x9e3779b97f4a7c15u + 1;

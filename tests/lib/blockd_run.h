@@ -47,6 +47,9 @@ void run_client(const struct blockd_run *x, struct blk_raw *r,
 		uint64_t session, uint64_t incarnation);
 void run_as(const struct blockd_run *x, struct blk_raw *r, uint8_t role);
 
+/* Value of a counter in the answer to ADMIN_STATS; -1: not there. */
+long long run_counter(const struct blockd_run *x, const char *name);
+
 /* Bytes that follow from @seed. */
 void run_fill(uint8_t *p, size_t len, unsigned seed);
 /* A block holds @want there, or the test that runs has failed. */
