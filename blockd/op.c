@@ -142,6 +142,14 @@ bool op_order(struct op *op, void (*run)(struct op *op))
 	return !op->blocked;
 }
 
+bool op_order_as_change(struct op *op, void (*run)(struct op *op))
+{
+	assert(op->is_read && op->queued);
+	slist_del(&op->in_block);
+	op->is_read = false;
+	return op_order(op, run);
+}
+
 static void order_leave(struct op *op)
 {
 	struct block *b = op->b;

@@ -4,7 +4,7 @@
  *    the order of the calls.
  * 2. The block's list: a change waits for every earlier change that overlaps
  *    it; a read waits, too, but nobody waits for reads (one that met a change
- *    notices by the checksum and reads again).
+ *    notices by the checksum and reads again; after many it is as a change).
  * 3. Buffers and space: granted at once or waited for on s->waiting.
  */
 #ifndef BLOCKD_OP_H
@@ -95,6 +95,9 @@ void op_enter(struct op *op, uint64_t ino, void (*run)(struct op *op));
 /* Puts the op with its units on @b's list. True: go on; false: @run is called
  * when it is its turn. */
 bool op_order(struct op *op, void (*run)(struct op *op));
+/* The same for a read that was ordered before: it is as a change now, which
+ * later changes wait for. */
+bool op_order_as_change(struct op *op, void (*run)(struct op *op));
 void op_ready(struct op *op, void (*run)(struct op *op));
 /* @run in a later round of the loop. */
 void op_post(struct op *op, void (*run)(struct op *op));

@@ -2,7 +2,8 @@
  *
  * Nobody waits for reads, so a unit may be moved or overwritten while it is
  * read; the checksum then differs, the block's version too, and the read is
- * done again. A difference without a new version is damage.
+ * done again. A difference without a new version is damage. Where changes are
+ * faster than the reads, the last of these holds them up.
  */
 #include "blockd/op.h"
 #include "common/crc32c.h"
@@ -236,8 +237,10 @@ static void read_finish(struct op *op)
 		op_done(op, op->err);
 		return;
 	}
-	if (r->version != op->b->m.version && r->tries++ < READ_RETRY_MAX) {
-		read_run(op);
+	if (r->version != op->b->m.version && op->is_read) {
+		if (r->tries++ < READ_RETRY_MAX ||
+		    op_order_as_change(op, read_run))
+			read_run(op);
 		return;
 	}
 	op->s->st.checksum_errors++;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define FILES_MAX 256
+#define HELD_MAX 64
 
 struct due {
 	struct due *next;
@@ -28,6 +29,10 @@ struct file_dev {
 	pthread_cond_t cond;
 	struct due *first; /* protected by lock, as last */
 	struct due **last;
+	/* the loop's */
+	bool hold_reads;
+	struct dev_io *held[HELD_MAX];
+	unsigned held_count;
 };
 
 static struct file_dev *of(struct dev *d)
@@ -157,6 +162,11 @@ static void fd_submit(struct dev *d, struct dev_io *io)
 	int fd = f->fds[io->file];
 	int res = 0;
 
+	if (io->op == DEV_READ && f->hold_reads) {
+		assert(f->held_count < HELD_MAX);
+		f->held[f->held_count++] = io;
+		return;
+	}
 	if (io->op == DEV_FLUSH)
 		res = fdatasync(fd) == 0 ? 0 : -errno;
 	else
@@ -236,6 +246,18 @@ void file_dev_free(struct file_dev *f)
 struct dev *file_dev_dev(struct file_dev *f)
 {
 	return &f->dev;
+}
+
+unsigned file_dev_hold_reads(struct file_dev *f, bool on)
+{
+	unsigned count = f->held_count;
+
+	f->hold_reads = on;
+	for (unsigned i = 0; i < count && !on; i++)
+		fd_submit(&f->dev, f->held[i]);
+	if (!on)
+		f->held_count = 0;
+	return count;
 }
 
 unsigned file_dev_run(struct file_dev *f, int wait_ms)

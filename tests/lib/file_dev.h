@@ -12,6 +12,8 @@ struct file_dev;
 struct file_dev *file_dev_new(const char *dir, bool direct);
 void file_dev_free(struct file_dev *f);
 struct dev *file_dev_dev(struct file_dev *f);
+/* Reads from now on begin when that is over. Returns how many were held. */
+unsigned file_dev_hold_reads(struct file_dev *f, bool on);
 /* Gives all answers that are due, posts from other threads too; waits up to
  * @wait_ms for one. Returns their number. */
 unsigned file_dev_run(struct file_dev *f, int wait_ms);

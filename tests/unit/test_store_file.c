@@ -428,6 +428,71 @@ static void segments_go_and_come_on_their_thread(void **state)
 	read_same(1, 15);
 }
 
+/* Inode @ino takes all that is free, and gives it back. */
+static void fill_and_purge(uint64_t ino)
+{
+	static struct store_req r;
+	static uint8_t sums[1024];
+	struct blk_write w = { .ino = ino, .len = BLOCK, .block_log2 = 20,
+			       .mtime_ns = 1, .sums = { sums, sizeof(sums) } };
+
+	r.done = took;
+	crc32c_sums(0, data, BLOCK, sums);
+	for (last_err = 0; last_err == 0; w.index++) {
+		busy++;
+		store_write(s, &r, &w, data);
+		while (busy > 1)
+			(void)file_dev_run(f, 100);
+	}
+	assert_int_equal(last_err, -ENOSPC);
+	assert_true(w.index > 1);
+	busy++;
+	store_purge(s, &r, &ino, 1);
+	while (busy > 1)
+		(void)file_dev_run(f, 100);
+}
+
+/* What a scrub reads is overwritten, and others', before it reads it. */
+static void a_scrub_beside_others_finds_no_damage(void **state)
+{
+	static struct store_req w[4], scrub;
+	static uint8_t sums[4][1024];
+	uint64_t units_read, units_bad;
+	struct store_stat st;
+
+	(void)state;
+	close_store();
+	o.capacity_bytes = 16u << 20;
+	open_store();
+	for (uint32_t k = 0; k < 4; k++)
+		write_start(&w[k], sums[k], 1, k, 0, BLOCK, true);
+	wait_all();
+	for (uint32_t round = 0; round < 5; round++) {
+		(void)file_dev_hold_reads(f, true);
+		busy++;
+		scrub.done = answered;
+		store_scrub(s, &scrub, 0, &units_read, &units_bad);
+		while (file_dev_run(f, 50) > 0)
+			;
+		for (uint32_t i = 0; i < BLOCK; i++)
+			data[i] = (uint8_t)(i * (round + 3) + i / 4096);
+		for (uint32_t k = 0; k < 4; k++)
+			write_start(&w[k], sums[k], 1, k, 0, BLOCK, true);
+		while (busy > 1)
+			(void)file_dev_run(f, 100);
+		fill_and_purge(100 + 2 * round);
+		fill_and_purge(101 + 2 * round);
+		assert_int_equal(busy, 1);
+		assert_true(file_dev_hold_reads(f, false) > 0);
+		wait_all();
+		assert_int_equal(units_bad, 0);
+		store_stat(s, &st);
+		assert_int_equal(st.checksum_errors, 0);
+		for (uint32_t k = 0; k < 4; k++)
+			read_same(1, k);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -446,6 +511,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			without_room_for_the_index_buffers_end_too, setup,
 			teardown),
+		cmocka_unit_test_setup_teardown(
+			a_scrub_beside_others_finds_no_damage,
+			setup_small_segments, teardown),
 		cmocka_unit_test_setup_teardown(an_idle_store_comes_to_rest,
 						setup, teardown),
 	};
