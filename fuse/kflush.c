@@ -8,6 +8,9 @@
  * What a punch has removed after its caller was told that it failed is dropped
  * in the same way.
  *
+ * Where the mount point shows something else, a file that somebody has open
+ * stands for it (reach.c).
+ *
  * A process of its own does it: it waits in the kernel for requests that we
  * answer, and a thread of ours that waits so would keep our /dev/fuse open,
  * and with it every caller waiting, when we are killed.
@@ -32,7 +35,7 @@ struct piece {
 
 struct job {
 	struct job *next;
-	const char *mountpoint;
+	const struct rim *rim;
 	struct piece piece;
 	core_cb cb; /* NULL: nobody waits */
 	void *arg;
@@ -74,7 +77,7 @@ static int flush_one(int dir, const struct piece *p)
 /* The process's whole life: numbers come on standard input. */
 int kflush_main(char **argv)
 {
-	int dir = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = rim_reach(argv[1], strtoull(argv[2], NULL, 10));
 	int err = dir < 0;
 	struct piece p;
 
@@ -84,10 +87,10 @@ int kflush_main(char **argv)
 	return err;
 }
 
-static int spawn_and_wait(const char *mountpoint, int in)
+static int spawn_and_wait(const struct rim *r, int in)
 {
-	char name[] = KFLUSH_NAME;
-	char *argv[] = { name, (char *)(uintptr_t)mountpoint, NULL };
+	char name[] = KFLUSH_NAME, dev[24];
+	char *argv[] = { name, (char *)(uintptr_t)r->mountpoint, dev, NULL };
 	posix_spawn_file_actions_t fa;
 	int status;
 	pid_t pid;
@@ -95,6 +98,7 @@ static int spawn_and_wait(const char *mountpoint, int in)
 
 	if (err)
 		return -err;
+	snprintf(dev, sizeof(dev), "%llu", (unsigned long long)r->dev);
 	err = posix_spawn_file_actions_adddup2(&fa, in, 0);
 	if (!err)
 		err = posix_spawn(&pid, "/proc/self/exe", &fa, NULL, argv,
@@ -110,7 +114,7 @@ static int spawn_and_wait(const char *mountpoint, int in)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EINVAL;
 }
 
-static int flush_pieces(const char *mountpoint, const struct piece *pieces,
+static int flush_pieces(const struct rim *r, const struct piece *pieces,
 			size_t count)
 {
 	const char *p = (const char *)pieces;
@@ -131,7 +135,7 @@ static int flush_pieces(const char *mountpoint, const struct piece *pieces,
 	if (!err && lseek(fd, 0, SEEK_SET) < 0)
 		err = -errno;
 	if (!err)
-		err = spawn_and_wait(mountpoint, fd);
+		err = spawn_and_wait(r, fd);
 	close(fd);
 	return err;
 }
@@ -150,7 +154,7 @@ int kflush_written(struct rim *r)
 	if (!p)
 		err = -ENOMEM;
 	else if (count > 0)
-		err = flush_pieces(r->mountpoint, p, count);
+		err = flush_pieces(r, p, count);
 	free(p);
 	free(inos);
 	return err;
@@ -169,7 +173,7 @@ static void *run(void *arg)
 		if (!head)
 			tail = &head;
 		pthread_mutex_unlock(&lock);
-		int err = flush_pieces(j->mountpoint, &j->piece, 1);
+		int err = flush_pieces(j->rim, &j->piece, 1);
 		if (j->cb)
 			j->cb(j->arg, err);
 		free(j);
@@ -198,7 +202,7 @@ static int job_add(const struct rim *r, const struct piece *p, core_cb cb,
 	int err = j ? 0 : -ENOMEM;
 
 	if (j) {
-		*j = (struct job){ .mountpoint = r->mountpoint, .piece = *p,
+		*j = (struct job){ .rim = r, .piece = *p,
 				   .cb = cb, .arg = arg };
 		pthread_mutex_lock(&lock);
 		err = worker_start();

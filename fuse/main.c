@@ -271,6 +271,7 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	core_status_note(r->core, "io_uring", uring_why);
 	core_status_note(r->core, "cache",
 			 r->opt->writeback ? "writeback" : "writethrough");
+	r->dev = rim_dev(mountpoint);
 	tune_bdi(mountpoint, r->opt);
 	daemon_ready();
 	if (r->opt->writeback)
@@ -282,7 +283,7 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	rim_serving(r, true);
 	err = serve(r);
 	rim_serving(r, false);
-	fuse_session_unmount(r->se);
+	rim_unmount(r);
 	rim_fence_watch_stop();
 	int stop = core_stop(r->core, r->opt->hard ? 0 : r->opt->timeo_ms);
 	if (stop) {
@@ -387,7 +388,7 @@ int main(int argc, char **argv)
 	static struct mount_options o;
 	struct conf conf;
 	char why[200] = { 0 };
-	if (argc == 2 && strcmp(argv[0], KFLUSH_NAME) == 0)
+	if (argc == 3 && strcmp(argv[0], KFLUSH_NAME) == 0)
 		return kflush_main(argv);
 	if (mount_options_parse(&o, argc, argv, why, sizeof(why))) {
 		fprintf(stderr, "hailfs: %s\n", why);

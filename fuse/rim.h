@@ -18,6 +18,7 @@ struct rim {
 	bool uring; /* requests come over io_uring */
 	_Atomic bool writeback; /* kernel write-back cache negotiated */
 	const char *mountpoint;
+	dev_t dev; /* of the mount; 0: not known */
 	/* May the kernel be told things? Under @serving_lock, so that nobody
 	 * is doing so when the session ends. */
 	pthread_rwlock_t serving_lock;
@@ -180,6 +181,15 @@ void rim_file_locks_closed(struct rim *r, struct rim_file *f);
 /* FLUSH came for it: @owner has closed it, and this may be its last close. */
 void rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
 		      uint64_t owner);
+
+/* reach.c: the device number of what lies there, by what the kernel knows; 0:
+ * not to be told. */
+dev_t rim_dev(const char *mountpoint);
+/* A descriptor of something on the mount of that number, wherever it is: for
+ * open_by_handle_at(). Negative: nobody has anything of it open. */
+int rim_reach(const char *mountpoint, dev_t dev);
+/* Ends the session, and the mount where the mount point still shows it. */
+void rim_unmount(struct rim *r);
 
 /* kflush.c: the kernel writes back what it caches of @ino, then @cb(0), on
  * another thread; -EINVAL: it could not be made to. */
