@@ -80,7 +80,7 @@ install_packages() {
 # Our own counts when mend_fuse has seen it.
 fuse_ok() {
 	own=$prefix/lib/pkgconfig/fuse3.pc
-	[ ! -e "$own" ] || grep -q FUSE_URING_LOCKED "$own" || return 1
+	[ ! -e "$own" ] || grep -q '^mended=2$' "$own" || return 1
 	PKG_CONFIG_PATH=$prefix/lib/pkgconfig \
 		pkg-config --atleast-version=$fuse_min fuse3
 }
@@ -174,6 +174,11 @@ mend_fuse() {
 		"$work/fuse/lib/fuse_uring.c"
 	! grep -q io_uring_submit_and_wait "$work/fuse/lib/fuse_uring.c" ||
 		uring_locked=0
+	# Over io_uring no interrupt finds its request, and each was kept for
+	# one that would come yet.
+	sed -i 's/if (find_interrupted(se, req)) {$/'\
+'if (find_interrupted(se, req) || se->uring.pool) {/' \
+		"$work/fuse/lib/fuse_lowlevel.c"
 }
 
 build_fuse() {
@@ -200,6 +205,7 @@ build_fuse() {
 	cp "$work/build/lib/libfuse3.a" "$out/lib/"
 	cat > "$out/lib/pkgconfig/fuse3.pc" <<-END
 	prefix=\${pcfiledir}/../..
+	mended=2
 	Name: fuse3
 	Description: Filesystem in Userspace (static)
 	Version: $version

@@ -2,6 +2,7 @@
 # The facts of POSIX over FUSE's io_uring transport.
 . "$(dirname "$0")/lib.sh"
 need_root
+need python3
 P=/sys/module/fuse/parameters/enable_uring
 [ -w $P ] || skip "this kernel has no FUSE over io_uring"
 was=$(cat $P)
@@ -22,6 +23,27 @@ told 'on: asked for' || { told 'off: the libfuse' && skip "an old libfuse"
 "$TST/integ/posix/posix" "$MNT" >"$T/tap" 2>&1 ||
 	{ grep -v '^ok' "$T/tap"; fail "over io_uring"; }
 fsck_clean
+# A signal that comes while a program waits leaves nothing in the mount.
+cat >"$T/signals" <<-'END'
+	import os, signal, sys
+	fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+	taken = 0
+	def take(*_):
+	    global taken
+	    taken += 1
+	signal.signal(signal.SIGALRM, take)
+	signal.setitimer(signal.ITIMER_REAL, 3e-4, 3e-4)
+	while taken < int(sys.argv[2]):
+	    os.pwrite(fd, b"x" * 4096, 0)
+	    os.fdatasync(fd)
+	signal.setitimer(signal.ITIMER_REAL, 0)
+END
+anon() { awk '/^RssAnon/ { print $2 }' "/proc/$(pid_of mount)/status"; }
+python3 "$T/signals" "$MNT/signals" 1000
+before=$(anon)
+python3 "$T/signals" "$MNT/signals" 10000
+[ $(($(anon) - before)) -lt 200 ] || ! memory_counts ||
+	fail "10000 signals took $(($(anon) - before)) KiB"
 cluster_down
 cluster_up -o io_uring=auto
 measured="\(on\|off\): measured .* classic [1-9].* io_uring [1-9]"
