@@ -166,7 +166,7 @@ $(TST)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/lib/fuzz_main.o $(TEST_LIBS)
 $(TST)/integ/posix/posix: $(call objs,$(sort $(wildcard tests/integ/posix/*.c)))
 	$(call link,$^)
 $(addprefix $(TST)/integ/,acked randops forbid cached_read \
-	open_files late_release): $(TST)/integ/%: $(OBJ)/tests/integ/%.o
+	open_files late_release nomem_calls): $(TST)/integ/%: $(OBJ)/tests/integ/%.o
 	$(call link,$^)
 $(TST)/integ/preload/%.so: tests/integ/preload/%.c $(OBJ)/flags
 	$(call say,LD,$@)

@@ -111,7 +111,7 @@ static int spawn_and_wait(const struct rim *r, int in)
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -errno;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EINVAL;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 }
 
 static int flush_pieces(const struct rim *r, const struct piece *pieces,
