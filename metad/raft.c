@@ -71,20 +71,26 @@ bool metaraft_disk_full(const struct metaraft *m)
 	       (uint64_t)vfs.f_bavail * vfs.f_frsize < (16u << 20);
 }
 
-static void fail(struct metaraft *m, const char *what)
+static void fail(struct metaraft *m, int error)
 {
+	const char *more = m->raft.errmsg, *hint;
 	char why[512];
 
 	if (m->failed || m->closing)
 		return;
 	m->failed = true;
+	if (error == RAFT_NOMEM) {
+		more = ""; /* of something else */
+		hint = "; start again";
+	} else if (metaraft_disk_full(m)) {
+		hint = "; the disk is full: make room and start again";
+	} else {
+		hint = "; look at the disk (dmesg), then start again";
+	}
 	(void)snprintf(why, sizeof(why),
 		       "the metadata log in %s cannot be written (%s%s%s)%s",
-		       m->dir, what, m->raft.errmsg[0] ? ": " : "",
-		       m->raft.errmsg,
-		       metaraft_disk_full(m) ?
-			      "; the disk is full: make room and start again" :
-			      "; look at the disk (dmesg), then start again");
+		       m->dir, raft_strerror(error), more[0] ? ": " : "", more,
+		       hint);
 	m->ops->failed(m->arg, why);
 }
 
@@ -160,12 +166,12 @@ void metaraft_propose(struct metaraft *m, uint16_t op, uint64_t session,
 		r->status = m->failed ? -EIO : -ENOMEM;
 		r->pos = pos_before;
 		if (!m->failed)
-			fail(m, "out of memory");
+			fail(m, RAFT_NOMEM);
 		return;
 	}
 	sm_apply(m->sm, op, session, body, len, r);
 	if (r->status == -ENOMEM) {
-		fail(m, "out of memory");
+		fail(m, RAFT_NOMEM);
 		return;
 	}
 	if (sm_pos(m->sm) == pos_before)
@@ -199,7 +205,7 @@ static void batch_done(struct raft_apply *req, int status, void *result)
 	m->backlog -= b->len;
 	if (status != 0) {
 		raft_free(b);
-		fail(m, raft_strerror(status));
+		fail(m, status);
 		return;
 	}
 	number = b->number;
@@ -238,7 +244,7 @@ static void submit(struct metaraft *m)
 		m->backlog -= b->len;
 		raft_free(b->buf);
 		raft_free(b);
-		fail(m, raft_strerror(rv));
+		fail(m, rv);
 	}
 }
 
