@@ -345,8 +345,10 @@ void drive_map_changed(struct drive *d)
 		if (!p) {
 			peers = realloc(d->peers, (d->peer_count + 1) *
 							  sizeof(*peers));
-			if (!peers)
+			if (!peers) {
+				d->peers_missing = true;
 				return;
+			}
 			d->peers = peers;
 			p = &peers[d->peer_count++];
 			memset(p, 0, sizeof(*p));
