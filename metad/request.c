@@ -76,7 +76,10 @@ void request_reply_at(struct metad *md, const struct reply_to *to, uint64_t pos,
 	}
 	w = held_new(md, to, status, body, len);
 	if (!w) {
-		serve_reply(md, to, -ENOMEM, NULL, 0);
+		struct conn *c = serve_conn(md, to->conn_id);
+
+		if (c)
+			serve_conn_close(c);
 		return;
 	}
 	w->durable.fn = held_reply;
@@ -254,10 +257,12 @@ static void held_cut_done(struct cut_wait *c, bool dropped)
 		if (r.status == 0 && r.body_len <= w->len)
 			memcpy(w->body, r.body, r.body_len);
 	}
-	if (!dropped)
-		request_reply_at(w->md, &w->to, w->pos, w->status, w->body,
-				 w->len);
-	held_free(w);
+	if (dropped) {
+		held_free(w);
+		return;
+	}
+	w->durable.fn = held_reply;
+	metad_when_durable(w->md, &w->durable, w->pos);
 }
 
 /* Answers after a cut: the one that the request made, or one that must be over

@@ -25,7 +25,8 @@ void request_run(struct request *r);
 void request_conn_gone(struct conn *c);
 
 /* Sends the reply when position @pos is durable; at once when it is. @status,
- * @body: as of serve_reply(). */
+ * @body: as of serve_reply(). Without memory the connection is closed, for what
+ * was asked may be done: who asks again is told. */
 void request_reply_at(struct metad *md, const struct reply_to *to, uint64_t pos,
 		      int status, const void *body, size_t len);
 
