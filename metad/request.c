@@ -256,6 +256,10 @@ static void held_cut_done(struct cut_wait *c, bool dropped)
 			 o.len, &r);
 		if (r.status == 0 && r.body_len <= w->len)
 			memcpy(w->body, r.body, r.body_len);
+		/* That it is done, too, or the next process counts the file's
+		 * units (cut.c) while the client goes on to allocate. */
+		if (w->to.op == WIRE_OP_META_CUT)
+			w->pos = sm_pos(w->md->sm);
 	}
 	if (dropped) {
 		held_free(w);

@@ -81,6 +81,26 @@ static void a_cut_survives_a_kill(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+/* The client goes on to allocate: a count that the next process made of the
+ * file would have that, and what the client tells of it is added. */
+static void an_answered_cut_is_not_made_again(struct metad_run *x)
+{
+	struct metad_client c;
+	uint64_t id;
+
+	metad_client_begin(x, &c);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
+	id = metad_client_cut_begin(&c, c.attr.ino, 70000, 0);
+	CHECK_EQ(metad_client_recv(&c, id, LONG_MS), 0);
+	child_kill9(&x->child);
+	fake_blockd_hold(x->blockd[0], WIRE_OP_BLK_CUT);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_admin_number(x, WIRE_OP_ADMIN_STATUS, "cuts_pending"),
+		 0);
+	metad_client_fini(&c);
+}
+
 /* A daemon that is asked again has nothing left to free and says 0: how much
  * went is then counted. Also when the process that asked first is gone. */
 static void what_a_cut_freed_is_not_lost_with_its_answer(struct metad_run *x)
@@ -430,6 +450,7 @@ int main(int argc, char **argv)
 	static const struct metad_test tests[] = {
 		METAD_TEST(a_cut_waits_for_every_daemon, 2),
 		METAD_TEST(a_cut_survives_a_kill, 1),
+		METAD_TEST(an_answered_cut_is_not_made_again, 1),
 		METAD_TEST(what_a_cut_freed_is_not_lost_with_its_answer, 2),
 		METAD_TEST(a_file_being_cut_is_not_shown_to_the_next, 1),
 		METAD_TEST(the_end_of_a_dead_session_waits_for_its_cut, 1),
