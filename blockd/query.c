@@ -86,7 +86,7 @@ int store_list(struct store *s, const struct blk_list *l, struct wire_out *o,
 	       bool *done)
 {
 	struct image_key from = { l->ino, l->index + 1 };
-	const size_t entry = 8 + 8 + 4 + 4 + 8 + 1;
+	struct blk_list_entry e;
 	struct store_walk w;
 	uint32_t count = 0;
 	int n;
@@ -97,14 +97,16 @@ int store_list(struct store *s, const struct blk_list *l, struct wire_out *o,
 	n = walk_begin(s, &w, &from, NULL);
 	while (n == 0 && (n = walk_next(&w)) == 1) {
 		n = 0;
-		if (count == l->count_max || o->cap - o->len < entry)
+		e = (struct blk_list_entry){ .ino = w.key.ino,
+					     .index = w.key.index,
+					     .end = w.m->end,
+					     .units = image_allocated(w.m),
+					     .cut = w.m->cut,
+					     .block_log2 = w.m->block_log2 };
+		if (count == l->count_max ||
+		    o->cap - o->len < blk_list_entry_size(&e))
 			goto out;
-		wire_put_u64(o, w.key.ino);
-		wire_put_u64(o, w.key.index);
-		wire_put_u32(o, w.m->end);
-		wire_put_u32(o, image_allocated(w.m));
-		wire_put_u64(o, w.m->cut);
-		wire_put_u8(o, w.m->block_log2);
+		blk_list_entry_encode(o, &e);
 		count++;
 	}
 	*done = n == 0;

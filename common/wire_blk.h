@@ -166,17 +166,23 @@ enum blk_state {
 	BLK_STATE_READ_ONLY = 1, /* a flush failed or the disk is read-only */
 };
 
-/* ---- list: for fsck; entries after (ino, index), in order. An entry: u64
- * ino, u64 index, u32 end (bytes in block), u32 units, u64 cut,
- * u8 block_log2. ---- */
+/* ---- list: for fsck; entries after (ino, index), in order ---- */
 #define BLK_LIST_FIELDS(F) F(u64, ino) F(u64, index) F(u32, count_max)
 WIRE_MESSAGE(blk_list, BLK_LIST_FIELDS);
 #define BLK_LIST_REPLY_FIELDS(F)                                              \
 	F(u64, boot_id)                                                       \
 	F(u8, done)                                                           \
 	F(u32, count)                                                         \
-	F(blob, entries)
+	F(blob, entries) /* count of blk_list_entry */
 WIRE_MESSAGE(blk_list_reply, BLK_LIST_REPLY_FIELDS);
+#define BLK_LIST_ENTRY_FIELDS(F)                                              \
+	F(u64, ino)                                                           \
+	F(u64, index)                                                         \
+	F(u32, end) /* bytes in the block */                                  \
+	F(u32, units)                                                         \
+	F(u64, cut)                                                           \
+	F(u8, block_log2)
+WIRE_MESSAGE(blk_list_entry, BLK_LIST_ENTRY_FIELDS);
 
 /* ---- fence (from metad): from the answer on nothing of that session has
  * any effect, and its connections are closed. ---- */

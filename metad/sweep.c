@@ -47,6 +47,7 @@ static int list_reply(struct fan *f, uint32_t daemon_id,
 {
 	struct sweep *s = container_of(f, struct sweep, fan);
 	struct blk_list_reply m;
+	struct blk_list_entry e;
 	struct wire_in in;
 	uint32_t i;
 
@@ -55,23 +56,17 @@ static int list_reply(struct fan *f, uint32_t daemon_id,
 		return -EBADMSG;
 	wire_in_init(&in, m.entries.p, m.entries.len);
 	for (i = 0; i < m.count; i++) {
-		uint64_t ino = wire_get_u64(&in);
-
-		(void)wire_get_u64(&in); /* index */
-		(void)wire_get_u32(&in); /* end */
-		(void)wire_get_u32(&in); /* units */
-		(void)wire_get_u64(&in); /* cut */
-		(void)wire_get_u8(&in); /* block_log2 */
-		if (in.bad || ino < s->first)
+		blk_list_entry_decode(&in, &e);
+		if (in.bad || e.ino < s->first)
 			return -EBADMSG;
-		s->ino_max = u64_max(s->ino_max, ino);
+		s->ino_max = u64_max(s->ino_max, e.ino);
 		/* In order, so doubles are neighbours. What finds no room is
 		 * found again in the next round. */
 		if (s->ino_count < INOS_MAX &&
-		    (s->ino_count == 0 || s->inos[s->ino_count - 1] != ino))
-			s->inos[s->ino_count++] = ino;
+		    (s->ino_count == 0 || s->inos[s->ino_count - 1] != e.ino))
+			s->inos[s->ino_count++] = e.ino;
 	}
-	return 0;
+	return wire_in_end(&in);
 }
 
 static void purge_done(struct fan *f)

@@ -140,7 +140,7 @@ for what in status stats df "top --count 1 --interval 100ms"; do
 		{ cat "$T/out"; fail "$what of a mute daemon: $code"; }
 done
 
-# ---- a daemon that counts more blocks than it lists ----
+# ---- a daemon that counts more blocks than it lists, or fewer ----
 python3 - "$port" >"$T/liar" <<'PY' &
 import socket, struct, sys, threading
 def crc32c(b):
@@ -156,8 +156,11 @@ def forward(a, b, change):
         body_len, data_len = struct.unpack_from("<II", h, 48)
         rest = bytearray(a.recv(body_len + data_len, socket.MSG_WAITALL)
                          if body_len + data_len else b"")
-        if change and op == 69 and body_len >= 20: # BLK_MAP: its count
-            rest[16:20] = b"\xff" * 4
+        if change and op in (69, 73): # counts of BLK_MAP, BLK_LIST
+            if op == 69:
+                rest[16:20] = b"\xff" * 4
+            else:
+                rest[9] -= 1
             struct.pack_into("<I", h, 56, crc32c(rest[:body_len]))
             struct.pack_into("<I", h, 60, crc32c(h[:60]))
         b.sendall(h + rest)
@@ -179,3 +182,7 @@ code=0
 timeout 20 "$CTL" -c "$T/liar.conf" why "$name" >"$T/out" 2>&1 || code=$?
 { [ $code = 3 ] && grep -q "blockd 1 .*list of blocks: Bad message" "$T/out"; } ||
 	{ cat "$T/out"; fail "why of a lying daemon: $code"; }
+code=0
+timeout 20 "$CTL" -c "$T/liar.conf" fsck >"$T/out" 2>&1 || code=$?
+{ [ $code = 1 ] && grep -q "blockd 1 .*Bad message" "$T/out"; } ||
+	{ cat "$T/out"; fail "fsck of a lying daemon: $code"; }

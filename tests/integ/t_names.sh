@@ -10,6 +10,9 @@ fi
 . "$(dirname "$0")/lib.sh"
 need_root
 need python3 ip
+# Copies of mounts that others may want to unmount.
+while read -r dir; do umount -l "$dir"; done < <(
+	findmnt -rnt fuse.hailfs -o TARGET)
 test_cleanup() { [ -z "${server:-}" ] || kill "$server" 2>/dev/null; }
 
 ip link set lo up

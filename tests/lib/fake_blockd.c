@@ -106,12 +106,9 @@ static size_t make_list(struct fake_blockd *b, const struct frame *f,
 	b->listed_from = ask.ino;
 	wire_out_init(&e, entry, sizeof(entry));
 	if (b->stray > ask.ino) {
-		wire_put_u64(&e, b->stray);
-		wire_put_u64(&e, 0); /* index */
-		wire_put_u32(&e, 4096); /* end */
-		wire_put_u32(&e, 1); /* units */
-		wire_put_u64(&e, 0); /* cut */
-		wire_put_u8(&e, 20); /* block_log2 */
+		blk_list_entry_encode(&e, &(struct blk_list_entry){
+			.ino = b->stray, .end = 4096, .units = 1,
+			.block_log2 = 20 });
 		m.count = 1;
 	}
 	m.entries = (struct wire_str){ entry, (uint32_t)e.len };

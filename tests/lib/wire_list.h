@@ -28,6 +28,7 @@
 	M(blk_stat_reply, BLK_STAT_REPLY_FIELDS) \
 	M(blk_list, BLK_LIST_FIELDS) \
 	M(blk_list_reply, BLK_LIST_REPLY_FIELDS) \
+	M(blk_list_entry, BLK_LIST_ENTRY_FIELDS) \
 	M(blk_fence, BLK_FENCE_FIELDS) \
 	M(blk_scrub_reply, BLK_SCRUB_REPLY_FIELDS)
 

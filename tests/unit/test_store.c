@@ -284,17 +284,16 @@ static void list_names_every_block_once(void **state)
 		assert_true(n >= 0 && n <= 3);
 		wire_in_init(&in, buf, o.len);
 		for (int i = 0; i < n; i++) {
-			uint64_t ino = wire_get_u64(&in);
-			uint64_t index = wire_get_u64(&in);
+			struct blk_list_entry e;
 
-			assert_true(ino > l.ino ||
-				    (ino == l.ino && index > l.index));
-			l.ino = ino;
-			l.index = index;
-			(void)wire_get_u64(&in);
-			(void)wire_get_u64(&in);
-			assert_int_equal(wire_get_u8(&in), STORE_BOX_LOG2);
+			blk_list_entry_decode(&in, &e);
+			assert_true(e.ino > l.ino ||
+				    (e.ino == l.ino && e.index > l.index));
+			l.ino = e.ino;
+			l.index = e.index;
+			assert_int_equal(e.block_log2, STORE_BOX_LOG2);
 		}
+		assert_int_equal(wire_in_end(&in), 0);
 		total += (uint32_t)n;
 	}
 	assert_int_equal(total, 11);

@@ -46,7 +46,7 @@ struct tally {
 
 printf_like(5, 6)
 static void find(struct fsck *k, const char *kind, uint64_t ino,
-		 const struct stored_block *b, const char *fmt, ...)
+		 const struct blk_list_entry *b, const char *fmt, ...)
 {
 	char text[256];
 	va_list ap;
@@ -69,7 +69,7 @@ static void find(struct fsck *k, const char *kind, uint64_t ino,
 }
 
 static void check_place(struct fsck *k, const struct link *l,
-			const struct stored_block *b)
+			const struct blk_list_entry *b)
 {
 	int at = place_primary(k->map, b->ino, b->index);
 
@@ -87,7 +87,7 @@ static void check_place(struct fsck *k, const struct link *l,
 /* @a: the inode the block belongs to. */
 static void check_block(struct fsck *k, const struct link *l,
 			const struct meta_attr *a,
-			const struct stored_block *b)
+			const struct blk_list_entry *b)
 {
 	uint64_t start;
 

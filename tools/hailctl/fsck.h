@@ -15,14 +15,6 @@ struct inode_cursor {
 	struct meta_attr cur;
 };
 
-/* BLK_LIST's entry. */
-struct stored_block {
-	uint64_t ino, index;
-	uint32_t end, units;
-	uint64_t cut;
-	uint8_t block_log2;
-};
-
 /* Blocks of one daemon, by (inode, index). */
 struct block_cursor {
 	struct link *l;
@@ -31,7 +23,7 @@ struct block_cursor {
 	uint32_t left;
 	bool last_page;
 	bool valid;
-	struct stored_block cur;
+	struct blk_list_entry cur;
 };
 
 /* Start with the first inode after @ino. Return 0 or -errno. */

@@ -10,6 +10,12 @@ void inode_end(struct inode_cursor *c)
 	c->valid = false;
 }
 
+/* After an entry was decoded: was it whole, and if @left is 0 the last? */
+static bool page_is_good(struct wire_in *in, uint32_t left)
+{
+	return left > 0 ? !in->bad : wire_in_end(in) == 0;
+}
+
 static int inode_page(struct inode_cursor *c, uint64_t after)
 {
 	struct admin_inodes ask = { .ino = after, .count_max = PAGE_COUNT };
@@ -53,7 +59,7 @@ int inode_next(struct inode_cursor *c)
 	}
 	c->left--;
 	meta_attr_decode(&c->in, &c->cur);
-	c->valid = !c->in.bad && c->cur.ino > last &&
+	c->valid = page_is_good(&c->in, c->left) && c->cur.ino > last &&
 		   c->cur.block_log2 >= BLOCK_LOG2_MIN &&
 		   c->cur.block_log2 <= BLOCK_LOG2_MAX;
 	return c->valid ? 0 : -EBADMSG;
@@ -115,13 +121,8 @@ int block_next(struct block_cursor *c)
 			return 0;
 	}
 	c->left--;
-	c->cur.ino = wire_get_u64(&c->in);
-	c->cur.index = wire_get_u64(&c->in);
-	c->cur.end = wire_get_u32(&c->in);
-	c->cur.units = wire_get_u32(&c->in);
-	c->cur.cut = wire_get_u64(&c->in);
-	c->cur.block_log2 = wire_get_u8(&c->in);
-	c->valid = !c->in.bad &&
+	blk_list_entry_decode(&c->in, &c->cur);
+	c->valid = page_is_good(&c->in, c->left) &&
 		   (c->cur.ino > ino ||
 		    (c->cur.ino == ino && c->cur.index > index));
 	return c->valid ? 0 : -EBADMSG;
