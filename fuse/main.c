@@ -380,6 +380,7 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		err = run(&r, mountpoint, o->source, uring_why);
 	stats_http_stop(metrics);
 	core_free(r.core);
+	rim_files_fini();
 	return err;
 }
 

@@ -4,14 +4,35 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct dlist files = { &files, &files };
+
 struct rim_file *rim_file_new(void)
 {
-	return calloc(1, sizeof(struct rim_file));
+	struct rim_file *f = calloc(1, sizeof(*f));
+
+	if (f) {
+		pthread_mutex_lock(&files_lock);
+		dlist_add(&files, &f->node);
+		pthread_mutex_unlock(&files_lock);
+	}
+	return f;
 }
 
 void rim_file_free(struct rim_file *f)
 {
+	pthread_mutex_lock(&files_lock);
+	dlist_del(&f->node);
+	pthread_mutex_unlock(&files_lock);
 	free(f);
+}
+
+void rim_files_fini(void)
+{
+	struct dlist *l, *save;
+
+	dlist_for(l, save, &files)
+		free(dlist_entry(l, struct rim_file, node));
 }
 
 /* open, create and tmpfile: what is needed to reply. */

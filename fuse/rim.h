@@ -6,6 +6,7 @@
 #define FUSE_RIM_H
 
 #include "fuse/core/core.h"
+#include "fuse/core/dlist.h"
 #include "fuse/options.h"
 
 #include <fuse_lowlevel.h>
@@ -141,9 +142,12 @@ struct rim_file {
 	struct core_file *file;
 	bool writes; /* open for writing */
 	struct rim_owner *owners; /* whose locks end with it: ops_lock.c */
+	struct dlist node; /* of all */
 };
 struct rim_file *rim_file_new(void);
 void rim_file_free(struct rim_file *f);
+/* Those that were open when a signal ended the mount: no release comes. */
+void rim_files_fini(void);
 /* The kernel carries a handle from the thread that answers the open to those
  * that are asked something of it later, and from a request to the release that
  * follows its answer. ThreadSanitizer takes a read of /dev/fuse for that
