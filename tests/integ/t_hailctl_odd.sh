@@ -140,8 +140,9 @@ for what in status stats df "top --count 1 --interval 100ms"; do
 		{ cat "$T/out"; fail "$what of a mute daemon: $code"; }
 done
 
-# ---- a daemon that counts more blocks than it lists, or fewer ----
-python3 - "$port" >"$T/liar" <<'PY' &
+# ---- a daemon that counts more blocks than it lists, or fewer, or lists what
+# cannot be ----
+python3 - "$port" "$T/lie" >"$T/liar" <<'PY' &
 import socket, struct, sys, threading
 def crc32c(b):
     c = 0xffffffff
@@ -156,11 +157,18 @@ def forward(a, b, change):
         body_len, data_len = struct.unpack_from("<II", h, 48)
         rest = bytearray(a.recv(body_len + data_len, socket.MSG_WAITALL)
                          if body_len + data_len else b"")
-        if change and op in (69, 73): # counts of BLK_MAP, BLK_LIST
+        if change and op in (69, 73): # BLK_MAP, BLK_LIST
+            with open(sys.argv[2]) as f:
+                lie = f.read().strip()
             if op == 69:
-                rest[16:20] = b"\xff" * 4
-            else:
+                rest[16:20] = b"\xff" * 4 # count
+            elif lie == "count":
                 rest[9] -= 1
+            for at in range(17, body_len if op == 73 else 0, 33): # entries
+                if lie == "cut":
+                    rest[at + 24:at + 32] = struct.pack("<Q", 1 << 62)
+                elif lie == "size":
+                    rest[at + 32] = 13
             struct.pack_into("<I", h, 56, crc32c(rest[:body_len]))
             struct.pack_into("<I", h, 60, crc32c(h[:60]))
         b.sendall(h + rest)
@@ -174,6 +182,7 @@ while True:
         threading.Thread(target=forward, args=args, daemon=True).start()
 PY
 liar=$!
+: >"$T/lie"
 test_cleanup() { kill $mute $liar; }
 within 10 test -s "$T/liar" || fail "no lying daemon"
 LC_ALL=C sed "s/^\(blockd 1 127\.0\.0\.1\):$port /\1:$(cat "$T/liar") /" \
@@ -182,7 +191,15 @@ code=0
 timeout 20 "$CTL" -c "$T/liar.conf" why "$name" >"$T/out" 2>&1 || code=$?
 { [ $code = 3 ] && grep -q "blockd 1 .*list of blocks: Bad message" "$T/out"; } ||
 	{ cat "$T/out"; fail "why of a lying daemon: $code"; }
-code=0
-timeout 20 "$CTL" -c "$T/liar.conf" fsck >"$T/out" 2>&1 || code=$?
-{ [ $code = 1 ] && grep -q "blockd 1 .*Bad message" "$T/out"; } ||
-	{ cat "$T/out"; fail "fsck of a lying daemon: $code"; }
+dd if=/dev/zero of="$MNT/wide" bs=1M count=4 conv=fsync status=none # on both
+while read -r lie text; do
+	echo "$lie" >"$T/lie"
+	code=0
+	timeout 20 "$CTL" -c "$T/liar.conf" fsck >"$T/out" 2>&1 || code=$?
+	{ [ $code = 1 ] && grep -q "$text" "$T/out"; } ||
+		{ cat "$T/out"; fail "fsck of a lying daemon, $lie: $code"; }
+done <<'L'
+count blockd 1 .*Bad message
+cut ^wrong: .* on blockd 1 has cut number 4611686018427387904, metadata only
+size ^wrong: .* on blockd 1 is of 8192 bytes, the file's blocks are of
+L
