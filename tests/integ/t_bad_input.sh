@@ -128,11 +128,13 @@ test_cleanup() { kill $later 2>/dev/null; }
 within 10 test -s "$T/later.conf" || fail "no later metad"
 bad 1 "metad 1 .*another version of the protocol; use the hailctl of its" \
 	hailctl -c "$T/later.conf" --timeout 3s status
+mkdir "$T/m3" "$T/m4"
 bad 32 "later.conf: metad 1 .*of another release.*install the same one" \
-	hailfs "$T/later.conf" "$T/m"
-kill $later
+	hailfs "$T/later.conf" "$T/m3" &
+newer=$!
 # One mount is let in; the second is told why not.
-bad 32 "another mount is alive .*'hailctl sessions'" hailfs "$K" "$T/m"
+bad 32 "another mount is alive .*'hailctl sessions'" hailfs "$K" "$T/m4" &
+second=$!
 # ---- names, paths and sizes over the limits ----
 python3 - "$MNT" <<'PY' || fail "limits"
 import errno, os, sys
@@ -174,6 +176,8 @@ rm "$MNT/big"
 fsck_clean
 wait $other || fail "mount of another cluster"
 wait $nobody || fail "mount without a cluster"
+wait $newer || fail "mount of a later release"
+wait $second || fail "second mount"
 wait $nameless || fail "mount of a name nobody knows"
 cluster_down
 
