@@ -1,7 +1,6 @@
 /* hail-metad: options, start, the loop, end. */
 #include <inttypes.h>
 #include <limits.h>
-#include <raft.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,9 +23,9 @@
 #include "metad/room.h"
 #include "metad/session.h"
 
-/* Exit statuses: see hail-metad(8). */
+/* See hail-metad(8). */
 #define EXIT_USAGE 2
-#define EXIT_ERROR 3
+#define EXIT_ERROR METARAFT_EXIT
 
 #define STOP_WAIT_MS 10000u
 
@@ -83,66 +82,6 @@ static struct program {
 	uint32_t spin_score;
 	uint32_t spin_skipped;
 } prog;
-
-/* ---- libraft's memory ---- */
-
-/* Without memory libraft frees lists twice, of files that it then removes, and
- * closes twice: it hears of no lack. As behind a kill nothing is lost. */
-static void *had(void *p)
-{
-	static const char text[] = "hail-metad: out of memory\n";
-
-	if (p)
-		return p;
-	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
-	_exit(EXIT_ERROR);
-}
-
-static void *heap_malloc(void *data, size_t size)
-{
-	(void)data;
-	return had(malloc(size ? size : 1));
-}
-
-static void *heap_calloc(void *data, size_t count, size_t size)
-{
-	(void)data;
-	return had(calloc(count ? count : 1, size ? size : 1));
-}
-
-static void *heap_realloc(void *data, void *p, size_t size)
-{
-	(void)data;
-	return had(realloc(p, size ? size : 1));
-}
-
-static void *heap_aligned_alloc(void *data, size_t align, size_t size)
-{
-	(void)data;
-	return had(aligned_alloc(align, size));
-}
-
-static void heap_free(void *data, void *p)
-{
-	(void)data;
-	free(p);
-}
-
-static void heap_aligned_free(void *data, size_t align, void *p)
-{
-	(void)data;
-	(void)align;
-	free(p);
-}
-
-static struct raft_heap heap = {
-	.malloc = heap_malloc,
-	.free = heap_free,
-	.calloc = heap_calloc,
-	.realloc = heap_realloc,
-	.aligned_alloc = heap_aligned_alloc,
-	.aligned_free = heap_aligned_free,
-};
 
 /* ---- options ---- */
 
@@ -713,7 +652,7 @@ int main(int argc, char **argv)
 	int rv;
 
 	aio_init();
-	raft_heap_set(&heap);
+	metaraft_heap_start();
 	diag_init("hail-metad", false);
 	rv = configure(p, argc, argv);
 	if (rv != 0)

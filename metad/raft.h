@@ -52,6 +52,11 @@ struct metaraft_stats {
 	uint64_t log_bytes; /* since the last snapshot */
 };
 
+/* raft_heap.c, before all else: where an allocation of libraft fails, the
+ * process ends with METARAFT_EXIT. */
+#define METARAFT_EXIT 3
+void metaraft_heap_start(void);
+
 /* @sm, @ops, @arg: borrowed until metaraft_free(). Reads nothing yet.
  * Returns 0 or -errno with a sentence in @why. */
 int metaraft_new(uv_loop_t *loop, struct sm *sm,
