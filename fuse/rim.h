@@ -196,11 +196,11 @@ int rim_reach(const char *mountpoint, dev_t dev);
 void rim_unmount(struct rim *r);
 
 /* kflush.c: the kernel writes back what it caches of @ino, then @cb(0), on
- * another thread; -EINVAL: it could not be made to. */
+ * another thread; -EIO: it could not be made to, or -errno. */
 #define KFLUSH_NAME "hailfs-kflush"
 void kflush(struct rim *r, uint64_t ino, core_cb cb, void *arg);
-/* The same, waited for, for every file that is open for writing. 0, -EINVAL:
- * not for each, or -errno. */
+/* The same, waited for, for every file that is open for writing. 0, -EIO: not
+ * for each, or -errno. */
 int kflush_written(struct rim *r);
 /* The program under that name. Returns its exit status. */
 int kflush_main(char **argv);
