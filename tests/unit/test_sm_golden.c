@@ -9,6 +9,7 @@
 #include "metad/sm_priv.h"
 
 #include "common/crc32c.h"
+#include "tests/lib/golden.h"
 #include "tests/lib/sm_client.h"
 
 #include <setjmp.h>
@@ -54,36 +55,6 @@ static bool all_kinds(const uint8_t *snap, size_t snap_len)
 }
 
 /* ---- the file ---- */
-
-static void put(FILE *f, const char *name, const uint8_t *p, size_t len)
-{
-	(void)fprintf(f, "%s ", name);
-	for (size_t i = 0; i < len; i++)
-		(void)fprintf(f, "%02x", p[i]);
-	(void)fprintf(f, "\n");
-}
-
-/* The bytes of the line "@name hex". */
-static size_t golden(const char *name, uint8_t *buf)
-{
-	static char line[2 * GOLDEN_MAX + 64];
-	FILE *f = fopen(GOLDEN_PATH, "re");
-	size_t n = strlen(name), len = 0;
-
-	assert_non_null(f);
-	while (len == 0 && fgets(line, sizeof(line), f) != NULL) {
-		unsigned v;
-
-		if (strncmp(line, name, n) != 0 || line[n] != ' ')
-			continue;
-		for (const char *p = line + n + 1;
-		     len < GOLDEN_MAX && sscanf(p, "%2x", &v) == 1; p += 2)
-			buf[len++] = (uint8_t)v;
-	}
-	(void)fclose(f);
-	assert_true(len > 0);
-	return len;
-}
 
 /* The last command of @c, as batch @number of a copy's log. */
 static void put_frame(struct wire_out *o, const struct sm_client *c,
@@ -178,14 +149,14 @@ static int write_golden(void)
 	make_state(&c);
 	sm_set_batch(c.sm, 41);
 	snap = sm_client_snapshot(c.sm, &len);
-	put(f, "snapshot", snap, len);
+	golden_put(f, "snapshot", snap, len);
 	free(snap);
 	wire_out_init(&o, log, sizeof(log));
 	DO(sm_client_file(&c, ROOT_INO, "golden"));
 	put_frame(&o, &c, 42);
 	DO(sm_client_chmod(&c, c.attr.ino, 0640));
 	put_frame(&o, &c, 43);
-	put(f, "copy_log", log, o.len);
+	golden_put(f, "copy_log", log, o.len);
 	sm_client_fini(&c);
 	return fclose(f);
 }
@@ -195,7 +166,8 @@ static int write_golden(void)
 static struct sm *golden_machine(void)
 {
 	static uint8_t old[GOLDEN_MAX];
-	size_t len = golden("snapshot", old);
+	size_t len = golden_read(GOLDEN_PATH, "snapshot", old,
+				 GOLDEN_MAX);
 	struct sm *sm = sm_new();
 
 	assert_non_null(sm);
@@ -207,7 +179,8 @@ static struct sm *golden_machine(void)
 static void a_snapshot_of_version_1_is_read_and_written_alike(void **state)
 {
 	static uint8_t old[GOLDEN_MAX];
-	size_t old_len = golden("snapshot", old), len;
+	size_t len, old_len = golden_read(GOLDEN_PATH, "snapshot", old,
+					  GOLDEN_MAX);
 	struct sm *sm = golden_machine();
 	uint8_t *made = sm_client_snapshot(sm, &len);
 
@@ -223,7 +196,8 @@ static void a_snapshot_of_version_1_is_read_and_written_alike(void **state)
 static void a_log_of_version_1_is_executed(void **state)
 {
 	static uint8_t old[GOLDEN_MAX];
-	size_t len = golden("copy_log", old);
+	size_t len = golden_read(GOLDEN_PATH, "copy_log", old,
+				 GOLDEN_MAX);
 	struct sm_client c;
 	struct sm *sm = golden_machine();
 	FILE *f = fmemopen(old, len, "r");

@@ -11,6 +11,7 @@
 #include "blockd/extent.h"
 #include "blockd/jrec.h"
 #include "common/crc32c.h"
+#include "tests/lib/golden.h"
 
 #define GOLDEN_PATH "tests/golden/store-v1.hex"
 #define NONCE 0x0123456789abcdefu
@@ -70,35 +71,6 @@ static size_t record_make(uint8_t *buf, size_t cap)
 	return o.len;
 }
 
-/* The line "@name hex" of the golden file as bytes. */
-static size_t golden(const char *name, uint8_t *buf, size_t cap)
-{
-	static char line[8192];
-	FILE *f = fopen(GOLDEN_PATH, "r");
-	size_t n = strlen(name), len = 0;
-
-	assert_non_null(f);
-	while (len == 0 && fgets(line, sizeof(line), f) != NULL) {
-		unsigned v;
-
-		if (strncmp(line, name, n) != 0 || line[n] != ' ')
-			continue;
-		for (const char *p = line + n + 1; len < cap &&
-		     sscanf(p, "%2x", &v) == 1; p += 2)
-			buf[len++] = (uint8_t)v;
-	}
-	(void)fclose(f);
-	return len;
-}
-
-static void put(FILE *f, const char *name, const uint8_t *p, size_t len)
-{
-	(void)fprintf(f, "%s ", name);
-	for (size_t i = 0; i < len; i++)
-		(void)fprintf(f, "%02x", p[i]);
-	(void)fprintf(f, "\n");
-}
-
 static int write_golden(void)
 {
 	static uint8_t a[4096], b[4096];
@@ -106,8 +78,8 @@ static int write_golden(void)
 
 	if (f == NULL)
 		return 1;
-	put(f, "index_value", a, value_make(a, sizeof(a)));
-	put(f, "journal_record", b, record_make(b, sizeof(b)));
+	golden_put(f, "index_value", a, value_make(a, sizeof(a)));
+	golden_put(f, "journal_record", b, record_make(b, sizeof(b)));
 	return fclose(f);
 }
 
@@ -119,7 +91,8 @@ static void index_values_are_those_of_version_1(void **state)
 	size_t len = value_make(made, sizeof(made));
 
 	(void)state;
-	assert_int_equal(golden("index_value", old, sizeof(old)), len);
+	assert_int_equal(golden_read(GOLDEN_PATH, "index_value", old,
+				     sizeof(old)), len);
 	assert_memory_equal(made, old, len);
 	assert_int_equal(image_decode(&key, old, len, &m), 0);
 	want = image_make();
@@ -136,7 +109,8 @@ static void journal_records_are_those_of_version_1(void **state)
 
 	(void)state;
 	memset(old, 0, sizeof(old));
-	assert_int_equal(golden("journal_record", old, sizeof(old)), len);
+	assert_int_equal(golden_read(GOLDEN_PATH, "journal_record", old,
+				     sizeof(old)), len);
 	assert_memory_equal(made, old, len);
 	assert_int_equal(jrec_peek(old, NONCE, sizeof(old), &h), 0);
 	assert_int_equal(jrec_check(old, &h), 0);
