@@ -168,7 +168,8 @@ $(TST)/integ/posix/posix: $(call objs,$(sort $(wildcard tests/integ/posix/*.c)))
 $(addprefix $(TST)/integ/,acked randops forbid cached_read \
 	open_files late_release nomem_calls): $(TST)/integ/%: $(OBJ)/tests/integ/%.o
 	$(call link,$^)
-$(TST)/integ/preload/%.so: tests/integ/preload/%.c $(OBJ)/flags
+$(TST)/integ/preload/%.so: tests/integ/preload/%.c \
+		$(wildcard tests/integ/preload/*.h) $(OBJ)/flags
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fPIC -shared -o $@ $<
@@ -203,7 +204,8 @@ integ: all tests
 integ-programs: $(INTEG)
 
 HEADERS := $(sort $(wildcard common/*.h blockd/*.h metad/*.h fuse/*.h \
-	fuse/core/*.h tools/hailctl/*.h tests/*/*.h tests/integ/posix/*.h))
+	fuse/core/*.h tools/hailctl/*.h tests/*/*.h \
+	tests/integ/posix/*.h tests/integ/preload/*.h))
 hdr-check: $(patsubst %.h,$(OBJ)/hdr/%.ok,$(HEADERS))
 $(OBJ)/hdr/%.ok: %.h $(OBJ)/flags
 	@mkdir -p $(@D)

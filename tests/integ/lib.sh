@@ -12,6 +12,8 @@ if [ "$FLAVOUR" = release ]; then BIN=$TOP/build/bin; else
 	BIN=$TOP/build/$FLAVOUR/bin; fi
 TST=$TOP/build/$FLAVOUR/tests
 CTL=$BIN/hailctl
+# For wire.py.
+export PYTHONPATH=$TOP/tests/integ PYTHONDONTWRITEBYTECODE=1
 # On a real disk: tmpfs takes no O_DIRECT and tells nothing of flushes.
 T=$(mktemp -d "${TEST_DIR:-/var/tmp}/hailfs-test.XXXXXX")
 chmod 755 "$T"
@@ -65,6 +67,13 @@ within() {
 	until "$@"; do
 		[ $SECONDS -le $end ] || return 1
 		sleep 0.05
+	done
+}
+# said PID FILE WORD: until our child has written WORD to FILE.
+said() {
+	until grep -q "$3" "$2"; do
+		kill -0 "$1" || fail "it ended before it said $3"
+		sleep 0.02
 	done
 }
 gone() { ! kill -0 "$1" 2>/dev/null; }

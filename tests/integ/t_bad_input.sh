@@ -102,13 +102,7 @@ echo kept >"$MNT/f"
 # A metad of a later release: each answer is of the next version of the wire.
 python3 - "$T/later.conf" <<'PY' &
 import socket, struct, sys
-def crc32c(b):
-    c = 0xffffffff
-    for x in b:
-        c ^= x
-        for _ in range(8):
-            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
-    return c ^ 0xffffffff
+from wire import crc32c
 s = socket.create_server(("127.0.0.1", 0))
 with open(sys.argv[1] + ".part", "w") as f:
     f.write("id 5\nmetad 1 127.0.0.1:%d\n" % s.getsockname()[1])

@@ -50,13 +50,7 @@ found 'of["beyond the end"] == {(i[0], 6), (i[0], 7)}'
 # Metadata whose map has the slots of the first two daemons the other way round.
 python3 - "$T/backup" "$T/swapped" <<'PY' || fail "the backup's map"
 import struct, sys
-def crc32c(b, c):
-    c ^= 0xffffffff
-    for x in b:
-        c ^= x
-        for _ in range(8):
-            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
-    return c ^ 0xffffffff
+from wire import crc32c
 b = bytearray(open(sys.argv[1], "rb").read())
 length, = struct.unpack_from("<I", b, 32)
 assert len(b) == 40 + length, "more than a chunk"

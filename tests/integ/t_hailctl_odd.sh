@@ -144,13 +144,7 @@ done
 # cannot be ----
 python3 - "$port" "$T/lie" >"$T/liar" <<'PY' &
 import socket, struct, sys, threading
-def crc32c(b):
-    c = 0xffffffff
-    for x in b:
-        c ^= x
-        for _ in range(8):
-            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
-    return c ^ 0xffffffff
+from wire import crc32c
 def forward(a, b, change):
     while len(h := bytearray(a.recv(64, socket.MSG_WAITALL))) == 64:
         op, = struct.unpack_from("<H", h, 6)

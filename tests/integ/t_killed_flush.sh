@@ -121,10 +121,7 @@ flush_at() {
 	python3 "$T/files" "$how" "$MNT" <"$T/hold" >"$T/said" &
 	writer=$!
 	exec 7>"$T/hold"
-	until grep -q written "$T/said"; do
-		kill -0 $writer || fail "the writer failed"
-		sleep 0.02
-	done
+	said $writer "$T/said" written
 	counter "$1"
 	if [ $how = open ]; then
 		kill -TERM "$pid"

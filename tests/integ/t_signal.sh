@@ -60,10 +60,7 @@ for case in "TERM writeback 200" "INT writeback 3" "HUP writeback 1" \
 	python3 "$T/writer" "$MNT" "$n" <"$T/hold" >"$T/said" &
 	writer=$!
 	exec 7>"$T/hold"
-	until grep -q written "$T/said"; do
-		kill -0 $writer || fail "$case: the writer failed"
-		sleep 0.02
-	done
+	said $writer "$T/said" written
 	kill -$sig "$pid"
 	ended "$case"
 	exec 7>&-

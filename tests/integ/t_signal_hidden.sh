@@ -42,10 +42,7 @@ for case in "open detached" "open replaced" "open covered" "mapped detached" \
 	python3 "$T/writer" "$MNT" $how <"$T/hold" >"$T/said" &
 	writer=$!
 	exec 7>"$T/hold"
-	until grep -q written "$T/said"; do
-		kill -0 $writer || fail "$case: the writer failed"
-		sleep 0.02
-	done
+	said $writer "$T/said" written
 	[ $where = covered ] || umount -l "$MNT"
 	[ $where = detached ] || mount -t tmpfs other "$MNT"
 	echo mine >"$MNT/mine"
