@@ -50,12 +50,22 @@
 /* Replies metad keeps per session for retries (and mutations in flight). */
 #define SESSION_WINDOW_MAX 4096u
 
+/* A log directory's file: its log lies in regions at so many peers at most. */
+#define LOG_PEER_COUNT_MAX 7u
+#define LOG_REGION_LOG2_MIN 16u
+#define LOG_REGION_LOG2_MAX 26u
+#define LOG_REGION_LOG2_DEFAULT 22u
+#define LOG_REGION_COUNT_MAX 4096u /* of one log, alive */
+#define LOG_DAEMON_COUNT_MAX 256u
+#define LOG_COUNT_MAX (1u << 20) /* registry entries */
+
 #define ROOT_INO 1u
 
 _Static_assert(UNIT_SIZE == 1u << UNIT_SHIFT, "unit");
 _Static_assert((1u << BLOCK_LOG2_MIN) >= UNIT_SIZE, "a block holds a unit");
 _Static_assert(FRAME_DATA_MAX >= 1u << BLOCK_LOG2_MAX, "a block is one frame");
 _Static_assert(FRAME_BODY_MAX > XATTR_VALUE_MAX + 4096, "an xattr is one body");
+_Static_assert(LOG_REGION_COUNT_MAX * 160 < FRAME_BODY_MAX, "a log is listed");
 _Static_assert(BLOCK_UNITS_MAX * 4 < FRAME_BODY_MAX, "a block's sums fit");
 
 #endif

@@ -39,6 +39,7 @@ enum wire_op {
 	WIRE_OP_ADMIN_STOP = 21, /* orderly stop */
 	WIRE_OP_ADMIN_GIVE_UP = 22, /* metad */
 	WIRE_OP_ADMIN_REPAIR = 23, /* metad */
+	WIRE_OP_ADMIN_DRAIN = 24, /* logd */
 
 	/* block daemon: common/wire_blk.h */
 	WIRE_OP_BLK_WRITE = 64,
@@ -53,6 +54,15 @@ enum wire_op {
 	WIRE_OP_BLK_LIST = 73,
 	WIRE_OP_BLK_FENCE = 74,
 	WIRE_OP_BLK_SCRUB = 75,
+
+	/* log daemon: common/wire_log.h */
+	WIRE_OP_LOG_ALLOC = 96,
+	WIRE_OP_LOG_WRITE = 97,
+	WIRE_OP_LOG_CONNECT = 98,
+	WIRE_OP_LOG_FENCE = 99,
+	WIRE_OP_LOG_READ = 100,
+	WIRE_OP_LOG_FREE = 101,
+	WIRE_OP_LOG_PING = 102,
 
 	/* metadata daemon: common/wire_meta.h; reads */
 	WIRE_OP_META_SESSION_OPEN = 128,
@@ -69,6 +79,10 @@ enum wire_op {
 	WIRE_OP_META_SYNC = 139,
 	WIRE_OP_META_REGISTER = 140, /* from a block daemon */
 	WIRE_OP_META_HEARTBEAT = 141, /* from a block daemon */
+	WIRE_OP_META_LOG_REGISTER = 142, /* from a log daemon */
+	WIRE_OP_META_LOG_HEARTBEAT = 143, /* from a log daemon */
+	WIRE_OP_META_LOG_PEERS = 144,
+	WIRE_OP_META_LOG_LIST = 145,
 
 	/* metadata daemon: mutations (replicated commands) */
 	WIRE_OP_META_CREATE = 160,
@@ -81,6 +95,9 @@ enum wire_op {
 	WIRE_OP_META_LEASE = 167,
 	WIRE_OP_META_RETURN = 168,
 	WIRE_OP_META_CUT = 169,
+	WIRE_OP_META_LOG_SET = 170,
+	WIRE_OP_META_LOG_RAISE = 171,
+	WIRE_OP_META_LOG_DROP = 172,
 
 	/* commands only metad itself proposes; refused from the network */
 	WIRE_OP_SM_SESSION_OPEN = 192,
@@ -91,6 +108,7 @@ enum wire_op {
 	WIRE_OP_SM_SIZE_SET = 197,
 	WIRE_OP_SM_RAISE = 198,
 	WIRE_OP_SM_BOOTSTRAP = 199,
+	WIRE_OP_SM_LOGD_SET = 200,
 };
 
 /* Decoded frame header. */

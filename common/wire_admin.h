@@ -45,4 +45,10 @@ WIRE_MESSAGE(admin_give_up, ADMIN_GIVE_UP_FIELDS);
 #define ADMIN_REPAIR_FIELDS(F) F(u64, ino)
 WIRE_MESSAGE(admin_repair, ADMIN_REPAIR_FIELDS);
 
+/* DRAIN (logd): lends nothing more and wants back what it has lent within
+ * @deadline_ms, after which it takes it; @on 0: lends again. The reply has no
+ * body and comes at once; the status tells what is still lent. */
+#define ADMIN_DRAIN_FIELDS(F) F(u8, on) F(u32, deadline_ms)
+WIRE_MESSAGE(admin_drain, ADMIN_DRAIN_FIELDS);
+
 #endif

@@ -15,6 +15,7 @@ enum wire_role {
 	WIRE_ROLE_BLOCKD = 2,
 	WIRE_ROLE_METAD = 3,
 	WIRE_ROLE_ADMIN = 4, /* tools */
+	WIRE_ROLE_LOGD = 5,
 };
 
 /* HELLO is the first frame each way; anything else before it closes the

@@ -50,6 +50,7 @@ WIRE_MESSAGE(meta_attr, META_ATTR_FIELDS);
 #define META_ATTR_CAPS 0x2u /* has security.capability */
 #define META_ATTR_ACL 0x4u /* has a POSIX access or default ACL */
 #define META_ATTR_XATTR 0x8u /* has any xattr */
+#define META_ATTR_LOG 0x10u /* a log file; a directory: makes such */
 
 /* ---- session and map ---- */
 /* Opens a session. @client_id: names the mount point on its machine; a live
@@ -206,6 +207,16 @@ WIRE_MESSAGE(meta_setattr, META_SETATTR_FIELDS); /* reply: attr */
  * those of directories that are; decimal, with K or M if one likes. It is
  * there when it is not the default, BLOCK_LOG2_DEFAULT. */
 #define META_XATTR_BLOCK_SIZE "user.hailfs.block_size"
+/* Of directories: files that get a name in it, by creation or rename, are log
+ * files if the name matches, others are not (META_ATTR_LOG). The value is text,
+ * words parted by blanks:
+ *	match=GLOB  fnmatch(3) without FNM_PATHNAME; default *
+ *	peers=N     2f+1, LOG_PEER_COUNT_MAX at most; default 3
+ *	region=SIZE power of two; default LOG_REGION_LOG2_DEFAULT
+ *	destage=close|interval|off  default: by the peers' failure domains
+ *	fallback=blocks|refuse      without peers; default blocks
+ * Not inherited by directories. */
+#define META_XATTR_LOG "user.hailfs.log"
 #define META_SETXATTR_FIELDS(F)                                               \
 	F(u64, ino)                                                           \
 	F(str, name)                                                          \
@@ -278,5 +289,100 @@ WIRE_MESSAGE(meta_lease_reply, META_LEASE_REPLY_FIELDS);
 	F(u32, state) /* enum blk_state */                                    \
 	F(str, error)
 WIRE_MESSAGE(meta_heartbeat, META_HEARTBEAT_FIELDS);
+
+/* ---- logs: the registry ----
+ * Of each log file with a log: which peers hold it. An entry has
+ *	@epoch       whose owner may change it; of all logs ever, the largest
+ *	@data_epoch  the epoch in which its regions were lent
+ *	@version     grows with each change of @peers (compare and set)
+ *	@session     the owner
+ *	@peers       meta_log_peer, one after the other, LOG_PEER_COUNT_MAX at
+ *	             most; one with another boot id has lost it all */
+#define META_LOG_PEER_FIELDS(F) F(u32, id) F(u64, boot_id)
+WIRE_MESSAGE(meta_log_peer, META_LOG_PEER_FIELDS);
+#define META_LOG_ENTRY_FIELDS(F)                                              \
+	F(u64, ino)                                                           \
+	F(u64, epoch)                                                         \
+	F(u64, data_epoch)                                                    \
+	F(u32, version)                                                       \
+	F(u64, session)                                                       \
+	F(u8, live) /* the session is */                                      \
+	F(blob, peers)
+WIRE_MESSAGE(meta_log_entry, META_LOG_ENTRY_FIELDS);
+
+/* SET (mutation). @epoch 0: makes the entry, in a new epoch, of a file whose
+ * write lease the session has: -EEXIST when there is one, -EPERM without the
+ * lease, -ENOENT. Else changes the peers: -ESTALE unless epoch, version and
+ * session are the entry's. A peer must be in the cluster map with this boot id:
+ * -ENXIO. reply: meta_log_entry. A file that goes takes its entry along. */
+#define META_LOG_SET_FIELDS(F)                                                \
+	F(u64, ino)                                                           \
+	F(u64, epoch)                                                         \
+	F(u32, version)                                                       \
+	F(blob, peers)
+WIRE_MESSAGE(meta_log_set, META_LOG_SET_FIELDS);
+/* RAISE (mutation; meta_ino): the caller owns the log from now on, in a new
+ * epoch; its data's stays. -ENOENT: no entry; -EBUSY: its owner is another live
+ * session. reply: meta_log_entry.
+ * DROP (mutation): all of it is in the blocks, durably. -ESTALE: another epoch
+ * or owner; no entry is no error. reply: rhdr */
+#define META_LOG_DROP_FIELDS(F) F(u64, ino) F(u64, epoch)
+WIRE_MESSAGE(meta_log_drop, META_LOG_DROP_FIELDS);
+/* LIST (query): entries after @ino, by ino; @session 0: of all. reply: rhdr,
+ * meta_log_list_reply with meta_log_entry @count times */
+#define META_LOG_LIST_FIELDS(F) F(u64, ino) F(u64, session) F(u32, count_max)
+WIRE_MESSAGE(meta_log_list, META_LOG_LIST_FIELDS);
+#define META_LOG_LIST_REPLY_FIELDS(F)                                         \
+	F(u8, done)                                                           \
+	F(u32, count)                                                         \
+	F(blob, entries)
+WIRE_MESSAGE(meta_log_list_reply, META_LOG_LIST_REPLY_FIELDS);
+/* PEERS (query): who could lend memory now, best first: living, not draining,
+ * with @bytes free; failure domains in turn, in each the most free first; none
+ * of @without (meta_log_peer). @shared: the first @count_max of them do not all
+ * lie in different failure domains. reply: rhdr and this, with meta_log_peer
+ * @count times */
+#define META_LOG_PEERS_FIELDS(F)                                              \
+	F(u32, count_max)                                                     \
+	F(u64, bytes)                                                         \
+	F(blob, without)
+WIRE_MESSAGE(meta_log_peers, META_LOG_PEERS_FIELDS);
+#define META_LOG_PEERS_REPLY_FIELDS(F)                                        \
+	F(u8, shared)                                                         \
+	F(u32, count)                                                         \
+	F(blob, peers)
+WIRE_MESSAGE(meta_log_peers_reply, META_LOG_PEERS_REPLY_FIELDS);
+
+/* ---- log daemon -> metad; answered like REGISTER ---- */
+#define META_LOG_REGISTER_FIELDS(F)                                           \
+	F(u32, daemon_id)                                                     \
+	F(u64, boot_id)                                                       \
+	F(str, addr)                                                          \
+	F(u16, port)                                                          \
+	F(str, rdma_addr)                                                     \
+	F(u16, rdma_port) /* 0: no RDMA */                                    \
+	F(str, domain) /* failure domain */                                   \
+	F(u64, total_bytes)                                                   \
+	F(u64, free_bytes)
+WIRE_MESSAGE(meta_log_register, META_LOG_REGISTER_FIELDS);
+/* @logs: log_name of logs of which nothing was heard for a while. After
+ * meta_lease_reply: meta_log_gone for those that it need not keep. */
+#define META_LOG_HEARTBEAT_FIELDS(F)                                          \
+	F(u32, daemon_id)                                                     \
+	F(u64, boot_id)                                                       \
+	F(u64, total_bytes)                                                   \
+	F(u64, free_bytes)                                                    \
+	F(u8, draining)                                                       \
+	F(blob, logs)
+WIRE_MESSAGE(meta_log_heartbeat, META_LOG_HEARTBEAT_FIELDS);
+enum meta_log_verdict {
+	META_LOG_UNKNOWN = 1, /* no entry of that data epoch: forget it */
+	META_LOG_UNLISTED = 2, /* not on its list: free it, and remember that
+				* it was given up */
+};
+#define META_LOG_GONE_FIELDS(F) F(u64, ino) F(u64, epoch) F(u8, verdict)
+WIRE_MESSAGE(meta_log_gone, META_LOG_GONE_FIELDS);
+#define META_LOG_HEARTBEAT_REPLY_FIELDS(F) F(u32, count) F(blob, gone)
+WIRE_MESSAGE(meta_log_heartbeat_reply, META_LOG_HEARTBEAT_REPLY_FIELDS);
 
 #endif

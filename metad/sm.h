@@ -116,6 +116,17 @@ WIRE_MESSAGE(sm_size_set, SM_SIZE_SET_FIELDS);
 #define SM_RAISE_FIELDS(F) F(u64, ino) F(u64, session) F(u64, epoch) F(u64, cut)
 WIRE_MESSAGE(sm_raise, SM_RAISE_FIELDS);
 
+/* A log daemon as the map has it. Epoch grows if it changed. */
+#define SM_LOGD_SET_FIELDS(F)                                                 \
+	F(u32, id)                                                            \
+	F(u64, boot_id)                                                       \
+	F(str, addr)                                                          \
+	F(u16, port)                                                          \
+	F(str, rdma_addr)                                                     \
+	F(u16, rdma_port)                                                     \
+	F(str, domain)
+WIRE_MESSAGE(sm_logd_set, SM_LOGD_SET_FIELDS);
+
 /* ---- what the rim drives from the state ---- */
 struct sm_cut {
 	uint64_t ino, cut, from, to; /* as in blk_cut */

@@ -7,6 +7,7 @@
 
 #include "common/wire_admin.h"
 #include "common/wire_blk.h"
+#include "common/wire_log.h"
 #include "common/wire_meta.h"
 #include "metad/sm.h"
 
@@ -39,7 +40,8 @@
 	M(admin_backup, ADMIN_BACKUP_FIELDS) \
 	M(admin_backup_reply, ADMIN_BACKUP_REPLY_FIELDS) \
 	M(admin_give_up, ADMIN_GIVE_UP_FIELDS) \
-	M(admin_repair, ADMIN_REPAIR_FIELDS)
+	M(admin_repair, ADMIN_REPAIR_FIELDS) \
+	M(admin_drain, ADMIN_DRAIN_FIELDS)
 
 #define WIRE_LIST_META(M) \
 	M(meta_rhdr, META_RHDR_FIELDS) \
@@ -71,7 +73,19 @@
 	M(meta_cut, META_CUT_FIELDS) \
 	M(meta_register, META_REGISTER_FIELDS) \
 	M(meta_lease_reply, META_LEASE_REPLY_FIELDS) \
-	M(meta_heartbeat, META_HEARTBEAT_FIELDS)
+	M(meta_heartbeat, META_HEARTBEAT_FIELDS) \
+	M(meta_log_peer, META_LOG_PEER_FIELDS) \
+	M(meta_log_entry, META_LOG_ENTRY_FIELDS) \
+	M(meta_log_set, META_LOG_SET_FIELDS) \
+	M(meta_log_drop, META_LOG_DROP_FIELDS) \
+	M(meta_log_list, META_LOG_LIST_FIELDS) \
+	M(meta_log_list_reply, META_LOG_LIST_REPLY_FIELDS) \
+	M(meta_log_peers, META_LOG_PEERS_FIELDS) \
+	M(meta_log_peers_reply, META_LOG_PEERS_REPLY_FIELDS) \
+	M(meta_log_register, META_LOG_REGISTER_FIELDS) \
+	M(meta_log_heartbeat, META_LOG_HEARTBEAT_FIELDS) \
+	M(meta_log_gone, META_LOG_GONE_FIELDS) \
+	M(meta_log_heartbeat_reply, META_LOG_HEARTBEAT_REPLY_FIELDS)
 
 #define WIRE_LIST_SM(M) \
 	M(sm_bootstrap, SM_BOOTSTRAP_FIELDS) \
@@ -81,10 +95,27 @@
 	M(sm_purge_done, SM_PURGE_DONE_FIELDS) \
 	M(sm_cut_done, SM_CUT_DONE_FIELDS) \
 	M(sm_size_set, SM_SIZE_SET_FIELDS) \
-	M(sm_raise, SM_RAISE_FIELDS)
+	M(sm_raise, SM_RAISE_FIELDS) \
+	M(sm_logd_set, SM_LOGD_SET_FIELDS)
+
+#define WIRE_LIST_LOG(M) \
+	M(log_reply, LOG_REPLY_FIELDS) \
+	M(log_alloc, LOG_ALLOC_FIELDS) \
+	M(log_alloc_reply, LOG_ALLOC_REPLY_FIELDS) \
+	M(log_write, LOG_WRITE_FIELDS) \
+	M(log_connect, LOG_CONNECT_FIELDS) \
+	M(log_connect_reply, LOG_CONNECT_REPLY_FIELDS) \
+	M(log_fence, LOG_FENCE_FIELDS) \
+	M(log_fence_reply, LOG_FENCE_REPLY_FIELDS) \
+	M(log_region, LOG_REGION_FIELDS) \
+	M(log_read, LOG_READ_FIELDS) \
+	M(log_free, LOG_FREE_FIELDS) \
+	M(log_ping_reply, LOG_PING_REPLY_FIELDS) \
+	M(log_name, LOG_NAME_FIELDS)
 
 #define WIRE_LIST_ALL(M) \
 	WIRE_LIST_BLK(M) \
+	WIRE_LIST_LOG(M) \
 	WIRE_LIST_ADMIN(M) \
 	WIRE_LIST_META(M) \
 	WIRE_LIST_SM(M)

@@ -1,0 +1,167 @@
+/* The writer of one log: which bytes are where, what may be acknowledged, and
+ * what is to be done next. [pure] No clock, no I/O, no lock: the owner tells
+ * events and asks, after any of them, for the next action of each peer.
+ *
+ * Positions are (region, offset) in one stream of records (common/log_rec.h);
+ * each peer holds a prefix of it and acknowledges prefixes. A record is
+ * committed when a majority of the published list has acknowledged it, and
+ * while a peer is being replaced, a majority of the list as it will be, too.
+ * Committed never goes back.
+ *
+ * A peer that was down and comes back with the boot id it is listed with has
+ * what it acknowledged: it is sent the rest. Any other has nothing, and has
+ * failed: it counts for no acknowledgement until it is replaced.
+ */
+#ifndef FUSE_CORE_LOG_WRITER_H
+#define FUSE_CORE_LOG_WRITER_H
+
+#include "common/log_rec.h"
+
+#define LOG_WRITER_PEER_MAX (LOG_PEER_COUNT_MAX + 1u) /* one is replaced */
+/* Posts of one peer in flight: one on the way, one behind it. What is appended
+ * meanwhile goes along with the next. */
+#define LOG_WRITER_POST_MAX 2u
+/* A post carries so many bytes of records at most, or one record. */
+#define LOG_WRITER_POST_BYTES (1u << 20)
+
+enum log_peer_state {
+	LOG_PEER_UNUSED = 0,
+	LOG_PEER_DOWN, /* not connected (yet) */
+	LOG_PEER_UP,
+	LOG_PEER_FAILED, /* nothing of it counts any more */
+};
+
+struct log_region_mirror {
+	uint8_t *base; /* 1 << log2 bytes, the caller's */
+	uint32_t index;
+	uint32_t end; /* records reach to here */
+	uint64_t seq_first, seq_last; /* seq_last < seq_first: empty */
+	uint64_t length_first; /* of the file before its first record */
+};
+
+struct log_writer_peer {
+	enum log_peer_state state;
+	bool in_old, in_new; /* lists it is on */
+	uint32_t id;
+	uint64_t boot_id;
+	uint32_t alloc_next; /* regions below are lent there */
+	bool alloc_busy; /* one is being asked for */
+	uint64_t acked_seq;
+	/* what was posted last; goes back to what was acknowledged when the
+	 * connection breaks */
+	uint32_t sent_index, sent_off;
+	uint64_t sent_seq, sent_length;
+	uint32_t acked_index, acked_off;
+	uint64_t acked_length;
+	uint32_t post_count; /* in flight */
+	uint32_t turn; /* which slot is next */
+	uint32_t freed_below; /* it was told to free these */
+};
+
+struct log_writer {
+	uint64_t cluster_id, ino, epoch;
+	uint32_t version; /* of the published list */
+	uint8_t log2;
+	uint8_t peer_count; /* of a list: 2f+1 */
+	bool sealed;
+	bool replacing;
+	uint64_t seq; /* last appended */
+	uint64_t length; /* of the file after it */
+	uint64_t committed;
+	uint64_t trimmed; /* records up to it are not needed any more */
+	uint32_t region_first; /* regions[0].index */
+	uint32_t region_count, region_cap;
+	struct log_region_mirror *regions;
+	struct log_writer_peer peers[LOG_WRITER_PEER_MAX];
+};
+
+/* One write to a peer: first the records, then the slot. */
+struct log_post {
+	uint32_t peer; /* index in peers */
+	uint32_t index; /* region */
+	uint32_t off, len; /* of the records in it; data: in the mirror */
+	const uint8_t *data;
+	uint32_t slot_off;
+	uint8_t slot[LOG_SLOT_SIZE];
+	uint64_t seq; /* last record in it */
+	uint64_t length; /* of the file after it */
+};
+
+/* ---- life ---- */
+/* A new log with an empty stream: @peer_count (odd) peers, all DOWN. @length:
+ * the file's now. */
+struct log_writer_peer_id {
+	uint32_t id;
+	uint64_t boot_id;
+};
+void log_writer_init(struct log_writer *w, uint64_t cluster_id, uint64_t ino,
+		     uint64_t epoch, uint32_t version, uint8_t log2,
+		     const struct log_writer_peer_id *peers, uint8_t peer_count,
+		     uint64_t length);
+/* Frees what it has itself; the mirrors' memory is the caller's. */
+void log_writer_fini(struct log_writer *w);
+
+/* ---- the stream ---- */
+/* Shall the caller give the mirror of another region? When there is none, or
+ * the last is half full. */
+bool log_writer_region_wanted(const struct log_writer *w);
+/* @base: zeroed, 1 << log2 bytes, until log_writer_trim() gives it back.
+ * 0, -ENOMEM, -ENOSPC (LOG_REGION_COUNT_MAX). */
+int log_writer_region_add(struct log_writer *w, uint8_t *base);
+/* Appends; r->seq is set here. Never splits. Returns 0; -ENOSPC: no region has
+ * room (add one); -EMSGSIZE: larger than a region takes; -EIO: sealed. */
+int log_writer_append(struct log_writer *w, struct log_rec *r);
+/* How much data a WRITE record may have now to fit in without another region;
+ * 0: none. */
+uint32_t log_writer_room(const struct log_writer *w);
+/* Records up to @seq are durable elsewhere. Gives back the mirrors of regions
+ * that hold none but such, and are not the last, one a call: NULL: no more. */
+uint8_t *log_writer_trim(struct log_writer *w, uint64_t seq);
+/* No more appends; committed stays as it is, whoever acknowledges. */
+void log_writer_seal(struct log_writer *w);
+
+/* ---- peers: what happened ---- */
+/* -ENOENT: not one of them. */
+int log_writer_find(const struct log_writer *w, uint32_t id);
+/* Connected. With another boot id it has failed. */
+void log_writer_up(struct log_writer *w, uint32_t peer, uint64_t boot_id);
+/* The connection is gone, with all in flight. */
+void log_writer_down(struct log_writer *w, uint32_t peer);
+/* It has refused, lost or given up what it had. */
+void log_writer_fail(struct log_writer *w, uint32_t peer);
+void log_writer_alloc_done(struct log_writer *w, uint32_t peer, uint32_t index,
+			   int err); /* err: log_writer_fail() if it is to */
+/* The oldest post in flight of that peer is complete. Not after
+ * log_writer_down(), _fail(): those have forgotten it. */
+void log_writer_acked(struct log_writer *w, const struct log_post *p);
+
+/* ---- peers: what is to be done ---- */
+/* The region to ask this peer for. True: it counts as asked for. */
+bool log_writer_alloc_next(struct log_writer *w, uint32_t peer,
+			   uint32_t *index);
+/* The next post. True: it counts as in flight. */
+bool log_writer_post_next(struct log_writer *w, uint32_t peer,
+			  struct log_post *p);
+/* Has it regions that it can free? True: it counts as told. */
+bool log_writer_free_next(struct log_writer *w, uint32_t peer,
+			  uint32_t *below);
+/* Peers of the published list that are connected and have not failed, and
+ * could make a majority. */
+bool log_writer_majority(const struct log_writer *w);
+
+/* ---- replacing one ---- */
+/* The peer @victim of the list shall become @with. Returns the index of the
+ * new one (DOWN); -EBUSY: one is being replaced; -EEXIST: it is on the list. */
+int log_writer_replace(struct log_writer *w, uint32_t victim,
+		       struct log_writer_peer_id with);
+/* Has the new one all that is committed? Then the new list may be published. */
+bool log_writer_replace_ready(const struct log_writer *w);
+/* The list as it will be: peer_count entries. */
+void log_writer_list_new(const struct log_writer *w,
+			 struct log_writer_peer_id *ids);
+/* The outcome of the publication (@version: of the new list), or, before any
+ * was tried, @published false: given up. Until it is known both lists count. */
+void log_writer_replace_end(struct log_writer *w, bool published,
+			    uint32_t version);
+
+#endif
