@@ -3,8 +3,10 @@
  */
 #include "common/cmap.h"
 
-/* First field of the encoding; another number is another layout. */
+/* First field of the encoding; another number is another layout. A map without
+ * log daemons is written as it was before there were any. */
 #define CMAP_FORMAT 1u
+#define CMAP_FORMAT_LOGS 2u
 
 struct cmap *cmap_new(void)
 {
@@ -25,6 +27,7 @@ void cmap_free(struct cmap *m)
 		return;
 	free(m->daemons);
 	free(m->sessions);
+	free(m->logs);
 	free(m);
 }
 
@@ -47,7 +50,7 @@ static int dup_array(const void *p, size_t size, void **ret)
 struct cmap *cmap_dup(const struct cmap *m)
 {
 	struct cmap *copy = malloc(sizeof(*copy));
-	void *daemons = NULL, *sessions = NULL;
+	void *daemons = NULL, *sessions = NULL, *logs = NULL;
 
 	if (!copy)
 		return NULL;
@@ -58,10 +61,15 @@ struct cmap *cmap_dup(const struct cmap *m)
 	if (dup_array(m->sessions, m->session_count * sizeof(*m->sessions),
 		      &sessions) < 0)
 		goto out_free_daemons;
+	if (dup_array(m->logs, m->log_count * sizeof(*m->logs), &logs) < 0)
+		goto out_free_sessions;
 	copy->daemons = daemons;
 	copy->sessions = sessions;
+	copy->logs = logs;
 	return copy;
 
+out_free_sessions:
+	free(sessions);
 out_free_daemons:
 	free(daemons);
 out_free_copy:
@@ -127,15 +135,68 @@ bool cmap_session_live(const struct cmap *m, uint64_t session)
 	return false;
 }
 
+/* Index of the first log daemon with an id of at least @id. */
+static uint32_t log_index(const struct cmap *m, uint32_t id)
+{
+	uint32_t i = 0;
+
+	while (i < m->log_count && m->logs[i].id < id)
+		i++;
+	return i;
+}
+
+const struct cmap_log *cmap_find_log(const struct cmap *m, uint32_t id)
+{
+	uint32_t i = log_index(m, id);
+
+	return i < m->log_count && m->logs[i].id == id ? &m->logs[i] : NULL;
+}
+
+int cmap_set_log(struct cmap *m, const struct cmap_log *l)
+{
+	uint32_t i = log_index(m, l->id);
+	struct cmap_log *grown;
+
+	if (l->id == 0)
+		return -EINVAL;
+	if (i < m->log_count && m->logs[i].id == l->id) {
+		m->logs[i] = *l;
+		return 0;
+	}
+	if (m->log_count >= LOG_DAEMON_COUNT_MAX)
+		return -ENOSPC;
+	grown = realloc(m->logs, (m->log_count + 1) * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	m->logs = grown;
+	memmove(&grown[i + 1], &grown[i],
+		(m->log_count - i) * sizeof(*grown));
+	grown[i] = *l;
+	m->log_count++;
+	return 0;
+}
+
 /* ---- encoding ----
  *
  * u32 format, u64 epoch, u64 cluster_id, u32 replica_count, u32 daemon_count,
- * daemons, SLOT_COUNT * replica_count u16, u32 session_count, u64 sessions.
+ * daemons, SLOT_COUNT * replica_count u16, u32 session_count, u64 sessions;
+ * with CMAP_FORMAT_LOGS: u32 log_count, log daemons.
  */
+
+static struct wire_str text(const char *s)
+{
+	return (struct wire_str){ s, (uint32_t)strnlen(s, CMAP_ADDR_LEN_MAX) };
+}
 
 static size_t daemon_size(const struct cmap_daemon *d)
 {
-	return 4 + 2 + strnlen(d->addr, CMAP_ADDR_LEN_MAX) + 2 + 8 + 8 + 1;
+	return 4 + 2 + text(d->addr).len + 2 + 8 + 8 + 1;
+}
+
+static size_t log_size(const struct cmap_log *l)
+{
+	return 4 + 2 + text(l->addr).len + 2 + 2 + text(l->rdma_addr).len + 2 +
+	       2 + text(l->domain).len + 8;
 }
 
 size_t cmap_encoded_size(const struct cmap *m)
@@ -146,32 +207,34 @@ size_t cmap_encoded_size(const struct cmap *m)
 		size += daemon_size(&m->daemons[i]);
 	size += (size_t)SLOT_COUNT * m->replica_count * 2;
 	size += (size_t)m->session_count * 8;
+	if (m->log_count > 0)
+		size += 4;
+	for (uint32_t i = 0; i < m->log_count; i++)
+		size += log_size(&m->logs[i]);
 	return size;
 }
 
-/* The largest map: longest addresses, most replicas and sessions. */
+/* The largest map: longest texts, most replicas and sessions. */
 _Static_assert(32 + DAEMON_COUNT_MAX * (25 + CMAP_ADDR_LEN_MAX) +
 			       SLOT_COUNT * REPLICA_COUNT_MAX * 2 +
-			       SESSION_COUNT_MAX * 8 + 4096 <
+			       SESSION_COUNT_MAX * 8 +
+			       LOG_DAEMON_COUNT_MAX *
+				       (22 + 3 * CMAP_ADDR_LEN_MAX) + 4096 <
 		       FRAME_BODY_MAX,
 	       "a map is one body");
 
 void cmap_encode(struct wire_out *o, const struct cmap *m)
 {
-	wire_put_u32(o, CMAP_FORMAT);
+	wire_put_u32(o, m->log_count > 0 ? CMAP_FORMAT_LOGS : CMAP_FORMAT);
 	wire_put_u64(o, m->epoch);
 	wire_put_u64(o, m->cluster_id);
 	wire_put_u32(o, m->replica_count);
 	wire_put_u32(o, m->daemon_count);
 	for (uint32_t i = 0; i < m->daemon_count; i++) {
 		const struct cmap_daemon *d = &m->daemons[i];
-		struct wire_str addr = {
-			.p = d->addr,
-			.len = (uint32_t)strnlen(d->addr, CMAP_ADDR_LEN_MAX),
-		};
 
 		wire_put_u32(o, d->id);
-		wire_put_str(o, addr);
+		wire_put_str(o, text(d->addr));
 		wire_put_u16(o, d->port);
 		wire_put_u64(o, d->store_id_hi);
 		wire_put_u64(o, d->store_id_lo);
@@ -183,31 +246,50 @@ void cmap_encode(struct wire_out *o, const struct cmap *m)
 	wire_put_u32(o, m->session_count);
 	for (uint32_t i = 0; i < m->session_count; i++)
 		wire_put_u64(o, m->sessions[i]);
+	if (m->log_count > 0)
+		wire_put_u32(o, m->log_count);
+	for (uint32_t i = 0; i < m->log_count; i++) {
+		const struct cmap_log *l = &m->logs[i];
+
+		wire_put_u32(o, l->id);
+		wire_put_str(o, text(l->addr));
+		wire_put_u16(o, l->port);
+		wire_put_str(o, text(l->rdma_addr));
+		wire_put_u16(o, l->rdma_port);
+		wire_put_str(o, text(l->domain));
+		wire_put_u64(o, l->boot_id);
+	}
+}
+
+/* A text of a daemon; latches in->bad. */
+static void get_text(struct wire_in *in, char to[CMAP_ADDR_LEN_MAX + 1])
+{
+	struct wire_str s = wire_get_str(in);
+
+	if (in->bad || s.len > CMAP_ADDR_LEN_MAX ||
+	    (s.len > 0 && memchr(s.p, '\0', s.len))) {
+		in->bad = true;
+		return;
+	}
+	if (s.len > 0)
+		memcpy(to, s.p, s.len);
 }
 
 /* One daemon, appended to @m. */
 static int decode_daemon(struct wire_in *in, struct cmap *m)
 {
 	struct cmap_daemon d;
-	struct wire_str addr;
 	int index;
 
 	memset(&d, 0, sizeof(d));
 	d.id = wire_get_u32(in);
-	addr = wire_get_str(in);
+	get_text(in, d.addr);
 	d.port = wire_get_u16(in);
 	d.store_id_hi = wire_get_u64(in);
 	d.store_id_lo = wire_get_u64(in);
 	d.state = wire_get_u8(in);
 
-	if (in->bad || addr.len > CMAP_ADDR_LEN_MAX)
-		return -EBADMSG;
-	if (addr.len > 0) {
-		if (memchr(addr.p, '\0', addr.len))
-			return -EBADMSG;
-		memcpy(d.addr, addr.p, addr.len);
-	}
-	if (d.state > CMAP_STATE_LOST)
+	if (in->bad || d.state > CMAP_STATE_LOST)
 		return -EBADMSG;
 	index = cmap_add_daemon(m, &d);
 	if (index == -ENOMEM)
@@ -259,12 +341,40 @@ static int decode_sessions(struct wire_in *in, struct cmap *m)
 	return 0;
 }
 
+/* Log daemons ascend, and there is one at least. */
+static int decode_logs(struct wire_in *in, struct cmap *m)
+{
+	uint32_t count = wire_get_u32(in), last = 0;
+
+	if (in->bad || count == 0 || count > LOG_DAEMON_COUNT_MAX)
+		return -EBADMSG;
+	m->logs = calloc(count, sizeof(*m->logs));
+	if (!m->logs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		struct cmap_log *l = &m->logs[i];
+
+		l->id = wire_get_u32(in);
+		get_text(in, l->addr);
+		l->port = wire_get_u16(in);
+		get_text(in, l->rdma_addr);
+		l->rdma_port = wire_get_u16(in);
+		get_text(in, l->domain);
+		l->boot_id = wire_get_u64(in);
+		if (in->bad || l->id <= last)
+			return -EBADMSG;
+		last = l->id;
+	}
+	m->log_count = count;
+	return 0;
+}
+
 static int decode_all(struct wire_in *in, struct cmap *m)
 {
-	uint32_t daemon_count;
+	uint32_t format = wire_get_u32(in), daemon_count;
 	int err;
 
-	if (wire_get_u32(in) != CMAP_FORMAT)
+	if (format != CMAP_FORMAT && format != CMAP_FORMAT_LOGS)
 		return -EBADMSG;
 	m->epoch = wire_get_u64(in);
 	m->cluster_id = wire_get_u64(in);
@@ -284,9 +394,9 @@ static int decode_all(struct wire_in *in, struct cmap *m)
 	if (err < 0)
 		return err;
 	err = decode_sessions(in, m);
-	if (err < 0)
-		return err;
-	return wire_in_end(in);
+	if (err == 0 && format == CMAP_FORMAT_LOGS)
+		err = decode_logs(in, m);
+	return err < 0 ? err : wire_in_end(in);
 }
 
 int cmap_decode(const void *p, size_t len, struct cmap **ret)

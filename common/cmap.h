@@ -27,6 +27,17 @@ enum cmap_state {
 	CMAP_STATE_LOST = 2, /* came back older, or with another store */
 };
 
+/* A log daemon: lends memory to logs (common/wire_log.h). */
+struct cmap_log {
+	uint32_t id; /* > 0 */
+	char addr[CMAP_ADDR_LEN_MAX + 1];
+	uint16_t port;
+	char rdma_addr[CMAP_ADDR_LEN_MAX + 1];
+	uint16_t rdma_port; /* 0: no RDMA */
+	char domain[CMAP_ADDR_LEN_MAX + 1]; /* failure domain */
+	uint64_t boot_id; /* 0: has not registered yet */
+};
+
 struct cmap {
 	uint64_t epoch;
 	uint64_t cluster_id;
@@ -37,6 +48,8 @@ struct cmap {
 	uint16_t slots[SLOT_COUNT][REPLICA_COUNT_MAX];
 	uint32_t session_count;
 	uint64_t *sessions; /* live ones, ascending */
+	uint32_t log_count;
+	struct cmap_log *logs; /* by id, ascending */
 };
 
 /* An empty map (epoch 0, no daemons, every slot NONE). NULL: out of memory. */
@@ -52,6 +65,10 @@ int cmap_add_daemon(struct cmap *m, const struct cmap_daemon *d);
 void cmap_fill_slots(struct cmap *m);
 int cmap_find_daemon(const struct cmap *m, uint32_t id); /* index or -ENOENT */
 bool cmap_session_live(const struct cmap *m, uint64_t session);
+/* Adds a log daemon, or replaces the one of that id. Returns 0, -EINVAL (id 0),
+ * -ENOSPC, -ENOMEM. */
+int cmap_set_log(struct cmap *m, const struct cmap_log *l);
+const struct cmap_log *cmap_find_log(const struct cmap *m, uint32_t id);
 
 size_t cmap_encoded_size(const struct cmap *m);
 void cmap_encode(struct wire_out *o, const struct cmap *m);

@@ -28,7 +28,7 @@ struct sm_op {
 #define BULK_CHANGES 128u
 
 #define OP_FIRST WIRE_OP_META_SESSION_OPEN
-#define OP_COUNT (WIRE_OP_SM_BOOTSTRAP + 1 - OP_FIRST)
+#define OP_COUNT (WIRE_OP_SM_LOGD_SET + 1 - OP_FIRST)
 #define AT(name) [WIRE_OP_##name - OP_FIRST]
 
 static const struct sm_op ops[OP_COUNT] = {
@@ -89,6 +89,8 @@ static const struct sm_op ops[OP_COUNT] = {
 	AT(SM_BOOTSTRAP) = { OP_INTERNAL, false,
 			     SM_MAP_CHANGES + USUAL_CHANGES,
 			     sm_check_bootstrap, sm_run_bootstrap },
+	AT(SM_LOGD_SET) = { OP_INTERNAL, false, SM_MAP_CHANGES + USUAL_CHANGES,
+			    sm_check_logd_set, sm_run_logd_set },
 };
 
 static const struct sm_op *op_find(uint16_t op)

@@ -303,6 +303,13 @@ int sm_check_session_close(const void *body, size_t len)
 	return q.dead == 1 || q.dead == 2 ? 0 : -EINVAL;
 }
 
+/* Fits a map's daemon. */
+static bool is_text(struct wire_str s)
+{
+	return s.len <= CMAP_ADDR_LEN_MAX &&
+	       (s.len == 0 || memchr(s.p, 0, s.len) == NULL);
+}
+
 int sm_check_daemon_set(const void *body, size_t len)
 {
 	struct sm_daemon_set q;
@@ -310,11 +317,19 @@ int sm_check_daemon_set(const void *body, size_t len)
 
 	if (err != 0)
 		return err;
-	if (q.id == 0 || q.addr.len > CMAP_ADDR_LEN_MAX ||
-	    q.state > CMAP_STATE_LOST)
-		return -EINVAL;
-	return q.addr.len > 0 && memchr(q.addr.p, 0, q.addr.len) != NULL ?
-	       -EINVAL : 0;
+	return q.id != 0 && is_text(q.addr) && q.state <= CMAP_STATE_LOST ?
+	       0 : -EINVAL;
+}
+
+int sm_check_logd_set(const void *body, size_t len)
+{
+	struct sm_logd_set q;
+	int err = sm_logd_set_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	return q.id != 0 && is_text(q.addr) && is_text(q.rdma_addr) &&
+	       is_text(q.domain) ? 0 : -EINVAL;
 }
 
 int sm_check_purge_done(const void *body, size_t len)

@@ -37,7 +37,8 @@ void sm_map_del_session(struct cmap *m, uint64_t session)
 
 _Static_assert(SM_BLOB_CHANGES(SLOT_COUNT * REPLICA_COUNT_MAX * 2 +
 			       DAEMON_COUNT_MAX * 96 + SESSION_COUNT_MAX * 8 +
-			       64) <= SM_MAP_CHANGES, "a map's changes");
+			       LOG_DAEMON_COUNT_MAX * 216 + 64) <=
+		       SM_MAP_CHANGES, "a map's changes");
 
 void sm_map_commit(struct sm_ctx *x)
 {
@@ -213,6 +214,43 @@ int sm_run_daemon_set(struct sm_ctx *x, const void *body, size_t len)
 	}
 	record_put(x->sm, q.id, &rec);
 	return 0;
+}
+
+static void get_text(char to[CMAP_ADDR_LEN_MAX + 1], struct wire_str s)
+{
+	if (s.len > 0)
+		memcpy(to, s.p, s.len);
+}
+
+static bool log_equal(const struct cmap_log *a, const struct cmap_log *b)
+{
+	return strcmp(a->addr, b->addr) == 0 && a->port == b->port &&
+	       strcmp(a->rdma_addr, b->rdma_addr) == 0 &&
+	       a->rdma_port == b->rdma_port &&
+	       strcmp(a->domain, b->domain) == 0 && a->boot_id == b->boot_id;
+}
+
+int sm_run_logd_set(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct cmap_log l = { 0 };
+	const struct cmap_log *was;
+	struct sm_logd_set q;
+	int err = sm_logd_set_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	l.id = q.id;
+	get_text(l.addr, q.addr);
+	l.port = q.port;
+	get_text(l.rdma_addr, q.rdma_addr);
+	l.rdma_port = q.rdma_port;
+	get_text(l.domain, q.domain);
+	l.boot_id = q.boot_id;
+	was = cmap_find_log(x->sm->map, q.id);
+	if (was && log_equal(was, &l))
+		return 0;
+	err = sm_map_edit(x);
+	return err != 0 ? err : cmap_set_log(x->map_new, &l);
 }
 
 int sm_run_raise(struct sm_ctx *x, const void *body, size_t len)

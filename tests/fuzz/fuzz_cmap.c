@@ -29,6 +29,8 @@ static void check_map(const struct cmap *m, const uint8_t *data, size_t size)
 	}
 	for (uint32_t i = 0; i < m->session_count; i++)
 		fuzz_expect(cmap_session_live(m, m->sessions[i]));
+	for (uint32_t i = 0; i < m->log_count; i++)
+		fuzz_expect(cmap_find_log(m, m->logs[i].id) == &m->logs[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -63,6 +65,16 @@ size_t fuzz_seed(struct fuzz_rng *rng, uint8_t *buf, size_t cap)
 			break;
 	}
 	cmap_fill_slots(m);
+	for (uint32_t i = fuzz_below(rng, 5); i > 0; i--) {
+		struct cmap_log l = { .id = fuzz_below(rng, 9) + 1,
+				      .port = 7200, .addr = "h",
+				      .domain = "d", .boot_id = i };
+
+		if (fuzz_below(rng, 2))
+			l.rdma_addr[0] = 'r';
+		if (cmap_set_log(m, &l) < 0)
+			break;
+	}
 	m->session_count = fuzz_below(rng, array_count(sessions));
 	for (uint32_t i = 0; i < m->session_count; i++)
 		sessions[i] = 10 * i + 1;

@@ -48,6 +48,7 @@ static const struct {
 	{ WIRE_OP_SM_SIZE_SET, "sm_size_set" },
 	{ WIRE_OP_SM_RAISE, "sm_raise" },
 	{ WIRE_OP_SM_BOOTSTRAP, "sm_bootstrap" },
+	{ WIRE_OP_SM_LOGD_SET, "sm_logd_set" },
 };
 
 static bool meta_op_internal(uint16_t op)

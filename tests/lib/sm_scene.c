@@ -193,6 +193,22 @@ static int step_purge(struct sm_scene *s)
 	return sm_client_internal(&s->c, WIRE_OP_SM_PURGE_DONE, buf, o.len);
 }
 
+/* A log daemon registers, for the first time or with another boot id. */
+static int step_logd(struct sm_scene *s)
+{
+	struct sm_logd_set q = { .id = 1 + sm_scene_below(s, 5),
+				 .boot_id = 1 + sm_scene_below(s, 2),
+				 .addr = { "::1", 3 },
+				 .port = 7,
+				 .domain = { "rack", 4 } };
+	uint8_t buf[64];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_logd_set_encode(&o, &q);
+	return sm_client_internal(&s->c, WIRE_OP_SM_LOGD_SET, buf, o.len);
+}
+
 /* The session ends, with all it has, and another begins. */
 static int step_session(struct sm_scene *s)
 {
@@ -246,7 +262,9 @@ static int step_any(struct sm_scene *s)
 		return step_return(s);
 	if (what < 96)
 		return step_cut(s);
-	return what < 99 ? step_purge(s) : step_session(s);
+	if (what < 98)
+		return step_purge(s);
+	return what < 99 ? step_logd(s) : step_session(s);
 }
 
 int sm_scene_step(struct sm_scene *s)

@@ -149,6 +149,86 @@ static void malformed_daemons_are_refused(void **state)
 	assert_int_equal(set_daemon(c, 3, "::1", 3, 0), -EINVAL);
 }
 
+static int set_logd(struct sm_client *c, struct sm_logd_set q)
+{
+	uint8_t buf[512];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_logd_set_encode(&o, &q);
+	return sm_client_internal(c, WIRE_OP_SM_LOGD_SET, buf, o.len);
+}
+
+static void the_epoch_grows_when_a_log_daemon_changes(void **state)
+{
+	struct sm_client *c = *state;
+	struct sm_logd_set q = { .id = 3, .boot_id = 9, .addr = { "::1", 3 },
+				 .port = 7, .rdma_addr = { "fe80::1", 7 },
+				 .rdma_port = 8, .domain = { "rack", 4 } };
+	uint64_t epoch = sm_map(c->sm)->epoch;
+	const struct cmap_log *l;
+
+	assert_int_equal(set_logd(c, q), 0);
+	assert_true(c->r.map_changed);
+	assert_int_equal(sm_map(c->sm)->epoch, epoch + 1);
+	l = cmap_find_log(sm_map(c->sm), 3);
+	assert_non_null(l);
+	assert_int_equal(l->boot_id, 9);
+	assert_string_equal(l->addr, "::1");
+	assert_int_equal(l->port, 7);
+	assert_string_equal(l->rdma_addr, "fe80::1");
+	assert_int_equal(l->rdma_port, 8);
+	assert_string_equal(l->domain, "rack");
+	/* the same again */
+	assert_int_equal(set_logd(c, q), 0);
+	assert_false(c->r.map_changed);
+	assert_int_equal(sm_map(c->sm)->epoch, epoch + 1);
+	/* each field counts */
+	q.boot_id = 10;
+	assert_int_equal(set_logd(c, q), 0);
+	q.domain.len = 3;
+	assert_int_equal(set_logd(c, q), 0);
+	q.rdma_port = 0;
+	assert_int_equal(set_logd(c, q), 0);
+	q.rdma_addr.len = 0;
+	assert_int_equal(set_logd(c, q), 0);
+	q.port = 70;
+	assert_int_equal(set_logd(c, q), 0);
+	q.addr.len = 2;
+	assert_int_equal(set_logd(c, q), 0);
+	assert_int_equal(sm_map(c->sm)->epoch, epoch + 7);
+	assert_int_equal(sm_map(c->sm)->log_count, 1);
+	/* sessions come and go beside it */
+	assert_int_equal(sm_client_close(c, c->session, 1), 0);
+	assert_non_null(cmap_find_log(sm_map(c->sm), 3));
+}
+
+static void malformed_log_daemons_are_refused(void **state)
+{
+	struct sm_client *c = *state;
+	struct sm_logd_set good = { .id = 1, .boot_id = 1,
+				    .addr = { "::1", 3 }, .port = 7 }, q;
+	char text[CMAP_ADDR_LEN_MAX + 2];
+	struct wire_str bad[] = { { text, sizeof(text) - 1 }, { "a\0b", 3 } };
+
+	memset(text, 'a', sizeof(text));
+	q = good;
+	q.id = 0;
+	assert_int_equal(set_logd(c, q), -EINVAL);
+	for (size_t i = 0; i < array_count(bad); i++) {
+		q = good;
+		q.addr = bad[i];
+		assert_int_equal(set_logd(c, q), -EINVAL);
+		q = good;
+		q.rdma_addr = bad[i];
+		assert_int_equal(set_logd(c, q), -EINVAL);
+		q = good;
+		q.domain = bad[i];
+		assert_int_equal(set_logd(c, q), -EINVAL);
+	}
+	assert_int_equal(sm_map(c->sm)->log_count, 0);
+}
+
 static int raise_to(struct sm_client *c, struct sm_raise q)
 {
 	uint8_t buf[64];
@@ -232,6 +312,8 @@ int main(void)
 		SM_TEST(the_epoch_grows_when_a_daemon_changes),
 		SM_TEST(a_store_that_was_given_up_is_remembered),
 		SM_TEST(malformed_daemons_are_refused),
+		SM_TEST(the_epoch_grows_when_a_log_daemon_changes),
+		SM_TEST(malformed_log_daemons_are_refused),
 		SM_TEST(raised_counters_hold_for_what_comes_and_what_is),
 		SM_TEST(the_map_and_the_counts_can_be_asked_for),
 		SM_TEST(inodes_are_listed_for_fsck),
