@@ -363,7 +363,8 @@ WIRE_MESSAGE(meta_log_peers_reply, META_LOG_PEERS_REPLY_FIELDS);
 	F(u16, rdma_port) /* 0: no RDMA */                                    \
 	F(str, domain) /* failure domain */                                   \
 	F(u64, total_bytes)                                                   \
-	F(u64, free_bytes)
+	F(u64, free_bytes)                                                    \
+	F(u64, log_epoch) /* the largest it was told or has lent in */
 WIRE_MESSAGE(meta_log_register, META_LOG_REGISTER_FIELDS);
 /* @logs: log_name of logs of which nothing was heard for a while. After
  * meta_lease_reply: meta_log_gone for those that it need not keep. */

@@ -14,6 +14,7 @@
 #include "metad/cut.h"
 #include "metad/datadir.h"
 #include "metad/drive.h"
+#include "metad/log_peers.h"
 #include "metad/mark.h"
 #include "metad/monitor.h"
 #include "metad/purge.h"
@@ -322,6 +323,8 @@ static int make_parts(struct metad *md)
 	if (rv == 0)
 		rv = monitor_new(md, &md->monitor);
 	if (rv == 0)
+		rv = log_peers_new(md, &md->log_peers);
+	if (rv == 0)
 		rv = recover_new(md, &md->recover);
 	if (rv == 0)
 		rv = purge_new(md, &md->purge);
@@ -620,6 +623,7 @@ static void end(struct program *p)
 	recover_free(md->recover);
 	sessions_free(md->sessions);
 	monitor_free(md->monitor);
+	log_peers_free(md->log_peers);
 	drive_free(md->drive);
 	serve_free(md->serve);
 	metaraft_free(md->raft);

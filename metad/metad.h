@@ -5,6 +5,7 @@
  *	session  who is connected; opening, replacing, closing sessions
  *	recover  fences and size recovery of a session that is gone
  *	monitor  block daemons: registration, heartbeats, serving leases
+ *	log_peers  log daemons: the same
  *	drive    calls to block daemons; cut.c and purge.c are its jobs
  *	admin    status, statistics, backup
  *
@@ -35,6 +36,7 @@ struct stats;
 struct sessions;
 struct recover;
 struct monitor;
+struct log_peers;
 struct drive;
 struct cuts;
 struct repair;
@@ -77,6 +79,7 @@ struct metad {
 	struct sessions *sessions;
 	struct recover *recover;
 	struct monitor *monitor;
+	struct log_peers *log_peers;
 	struct drive *drive;
 	struct cuts *cuts;
 	struct repair *repairs;

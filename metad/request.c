@@ -1,4 +1,4 @@
-/* Requests of clients, block daemons and tools. */
+/* Requests of clients, daemons and tools. */
 #include "metad/request.h"
 
 #include <linux/fs.h>
@@ -6,6 +6,7 @@
 #include "common/diag.h"
 #include "metad/admin.h"
 #include "metad/cut.h"
+#include "metad/log_peers.h"
 #include "metad/monitor.h"
 #include "metad/repair.h"
 #include "metad/room.h"
@@ -373,7 +374,8 @@ static void run_ping(struct request *q)
 #define BLOCKD ROLE(WIRE_ROLE_BLOCKD)
 #define METAD ROLE(WIRE_ROLE_METAD)
 #define ADMIN ROLE(WIRE_ROLE_ADMIN)
-#define ANY (CLIENT | BLOCKD | METAD | ADMIN)
+#define LOGD ROLE(WIRE_ROLE_LOGD)
+#define ANY (CLIENT | BLOCKD | METAD | ADMIN | LOGD)
 
 static const struct op_info {
 	uint16_t op;
@@ -404,6 +406,8 @@ static const struct op_info {
 	{ WIRE_OP_META_SYNC, CLIENT | ADMIN, true, run_sync },
 	{ WIRE_OP_META_REGISTER, BLOCKD, false, monitor_register },
 	{ WIRE_OP_META_HEARTBEAT, BLOCKD, false, monitor_heartbeat },
+	{ WIRE_OP_META_LOG_REGISTER, LOGD, false, log_peers_register },
+	{ WIRE_OP_META_LOG_HEARTBEAT, LOGD, false, log_peers_heartbeat },
 	{ WIRE_OP_META_CREATE, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_UNLINK, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_RENAME, CLIENT, true, run_mutation },
@@ -478,7 +482,7 @@ static int hello_judge(struct conn *c, const struct frame *f,
 		return -EXDEV;
 	if (m->version_min > WIRE_VERSION || m->version_max < WIRE_VERSION)
 		return -EPROTONOSUPPORT;
-	if (m->role < WIRE_ROLE_CLIENT || m->role > WIRE_ROLE_ADMIN)
+	if (m->role < WIRE_ROLE_CLIENT || m->role > WIRE_ROLE_LOGD)
 		return -EINVAL;
 	if (m->role == WIRE_ROLE_CLIENT && f->h.session &&
 	    !cmap_session_live(sm_map(md->sm), f->h.session))
@@ -488,6 +492,9 @@ static int hello_judge(struct conn *c, const struct frame *f,
 		return -ENOENT;
 	if (m->role == WIRE_ROLE_METAD &&
 	    !conf_find(md->conf->metads, md->conf->metad_count, m->peer_id))
+		return -ENOENT;
+	if (m->role == WIRE_ROLE_LOGD &&
+	    !conf_find(md->conf->logds, md->conf->logd_count, m->peer_id))
 		return -ENOENT;
 	return session_incarnation(md, m->role, m->peer_id,
 				   hello_session(f, m), m->incarnation);

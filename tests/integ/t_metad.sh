@@ -7,7 +7,7 @@ for part in sessions cuts stores; do
 	run $part >"$T/$part.out" 2>&1 &
 	pids[$!]=$part
 done
-for part in life stream backup data; do run $part; done
+for part in life stream backup data logs; do run $part; done
 code=0
 for pid in "${!pids[@]}"; do
 	wait "$pid" || code=1

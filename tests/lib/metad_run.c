@@ -27,6 +27,8 @@ static void run_init(struct metad_run *x, uint32_t blockd_count)
 	/* Their real ports are what they register. */
 	for (i = 0; i < blockd_count; i++)
 		fprintf(f, "blockd %u 127.0.0.1:%u\n", i + 1, i + 1);
+	for (i = 0; i < METAD_LOGDS_MAX; i++)
+		fprintf(f, "logd %u 127.0.0.1:%u\n", i + 1, i + 101);
 	if (fclose(f) != 0)
 		die("cluster.conf");
 }

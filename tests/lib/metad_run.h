@@ -11,6 +11,7 @@
 
 #define METAD_CLUSTER_ID 0x4712u
 #define METAD_BLOCKDS_MAX 4u
+#define METAD_LOGDS_MAX 5u /* always in the cluster file */
 
 struct metad_run {
 	struct child child;
