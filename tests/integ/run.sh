@@ -1,11 +1,19 @@
 #!/bin/bash
 # Runs integration scripts, one TAP line each; the last line counts.
 #
-# usage: tests/integ/run.sh [-l] [PATTERN...]   (-l: the long ones too, of
-# which each may take an hour)
+# usage: tests/integ/run.sh [-l] [-d DIR] [PATTERN...]
+#	-l	the long ones too, of which each may take an hour
+#	-d	those of another folder of tests/
 cd "$(dirname "$0")" || exit 1
 long=0
-[ "${1:-}" = -l ] && { long=1; shift; }
+while getopts ld: o; do
+	case $o in
+	l) long=1 ;;
+	d) cd "../$OPTARG" || exit 1 ;;
+	*) exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
 passed=0 failed=0 skipped=0 number=0
 scripts=(t_*.sh)
 [ $long = 1 ] && scripts+=(long_*.sh)
@@ -26,7 +34,8 @@ for s in "${scripts[@]}"; do
 	code=$?
 	took=$(($(date +%s) - start))
 	case $code in
-	0) passed=$((passed + 1)); echo "ok $number - $s (${took}s)" ;;
+	0) passed=$((passed + 1)); echo "ok $number - $s (${took}s)"
+		grep '^# figure: ' "$log" ;;
 	77) skipped=$((skipped + 1)); echo "ok $number - $s # SKIP"
 		grep '# skipped' "$log" ;;
 	*) failed=$((failed + 1)); echo "not ok $number - $s (exit $code)"
