@@ -188,8 +188,8 @@ $(TST)/power/%: $(OBJ)/tests/power/%.o
 -include $(shell find build/$(FLAVOUR)/obj -name '*.d' 2>/dev/null)
 
 # ---- checks ----
-.PHONY: deps unit sim fuzz integ integ-programs hdr-check tidy man-check check \
-	check-long demo cov
+.PHONY: deps unit sim fuzz integ integ-programs check-rdma hdr-check tidy \
+	man-check check check-long demo cov
 deps:
 	.ci/deps.sh $(DEPS_PREFIX)
 
@@ -202,6 +202,9 @@ fuzz: $(FUZZ)
 integ: all tests
 	tests/integ/run.sh
 integ-programs: $(INTEG)
+# In a guest with soft-RoCE: this machine needs no RDMA.
+check-rdma: all tests
+	DEPS_PREFIX=$(DEPS_PREFIX) tests/integ/run.sh -d vm
 
 HEADERS := $(sort $(wildcard common/*.h blockd/*.h metad/*.h fuse/*.h \
 	fuse/core/*.h tools/hailctl/*.h tests/*/*.h \
@@ -299,10 +302,10 @@ clean:
 
 help:
 	@echo 'make               programs, release build, in $(BIN)'
-	@echo 'make deps          install packages, build libfuse (root)'
+	@echo 'make deps          install packages, build libfuse, fetch a kernel (root)'
 	@echo 'make demo          a cluster on this machine, compared'
 	@echo 'make check         all quick tests; check-long: the others too'
-	@echo 'make unit|sim|fuzz|integ|hdr-check|tidy|man-check'
+	@echo 'make unit|sim|fuzz|integ|check-rdma|hdr-check|tidy|man-check'
 	@echo 'make cov           line coverage of unit and simulation tests'
 	@echo 'make format lint   clang-format in place; cppcheck, clang-tidy'
 	@echo 'make install       DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) MOUNTDIR=$(MOUNTDIR)'

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what building and testing needs on Debian 12 or later, and builds a
-# static libfuse of our own where the packaged one is too old.
+# Installs what building and testing needs on Debian 12 or later, builds a
+# static libfuse of our own where the packaged one is too old, and unpacks a
+# kernel for the guest of tests/vm.
 #
 #	.ci/deps.sh [PREFIX]	PREFIX: default .deps
 #
@@ -16,14 +17,18 @@ build_packages="
 	gcc g++ make pkg-config libc6-dev
 	libuv1-dev libraft-dev liblmdb-dev liburing-dev
 	libisal-dev libxxhash-dev libmicrohttpd-dev libjansson-dev
-	libnuma-dev libssl-dev liblz4-dev
+	libnuma-dev libssl-dev liblz4-dev libibverbs-dev librdmacm-dev
 	ca-certificates dpkg-dev meson ninja-build xz-utils"
-run_packages="fuse3"
+run_packages="fuse3 ibverbs-providers"
 test_packages="
 	libcmocka-dev libacl1-dev mandoc attr acl e2fsprogs strace iproute2
 	procps util-linux python3 git clang-format-14 gnuplot-nox fio
 	sqlite3 redis-server mariadb-server postgresql
 	postgresql-contrib rocksdb-tools"
+# For tests/vm alone, which is skipped where they cannot be had.
+vm_packages="
+	qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-utils
+	rdmacm-utils perftest"
 
 say() { echo "deps: $*"; }
 die() { echo "deps: $*" >&2; exit 1; }
@@ -35,9 +40,9 @@ installed() {
 		sed -n 's/^installed //p'
 }
 
-missing() {
+missing() { # PACKAGE...
 	have=$(installed)
-	for p in $build_packages $run_packages $test_packages; do
+	for p; do
 		echo "$have" | grep -qx -- "$p" || echo "$p"
 	done
 }
@@ -61,18 +66,22 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' HUP INT TERM
 
-install_packages() {
-	want=$(missing)
+# Fails where they cannot be had.
+install_packages() { # PACKAGE...
+	want=$(missing "$@")
 	[ -n "$want" ] || return 0
-	[ "$(id -u)" = 0 ] || die "root is needed to install:" $want
+	[ "$(id -u)" = 0 ] || {
+		echo "deps: root is needed to install:" $want >&2
+		return 1
+	}
 	say "installing" $want
 	no_services
-	apt-get -q -o Acquire::Retries=3 update
-	# shellcheck disable=SC2086
+	apt-get -q -o Acquire::Retries=3 update &&
 	DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 \
-		--no-install-recommends install $want
-	want=$(missing)
-	[ -z "$want" ] || die "still missing after the install:" $want
+		--no-install-recommends install $want || :
+	want=$(missing "$@")
+	[ -z "$want" ] ||
+		{ echo "deps: not installed:" $want >&2; return 1; }
 }
 
 # ---- libfuse ----
@@ -223,8 +232,7 @@ packaged_fuse_ok() {
 install_fuse() {
 	! fuse_ok || return 0
 	if packaged_fuse_ok; then
-		build_packages="$build_packages libfuse3-dev"
-		install_packages
+		install_packages libfuse3-dev
 		return
 	fi
 	say "building libfuse (there is none of $fuse_min, or an old one of ours)"
@@ -246,5 +254,80 @@ install_fuse() {
 	fuse_ok || die "libfuse was built but pkg-config does not see it"
 }
 
-install_packages
+# ---- the guest of tests/vm ----
+
+vm_key() { cat tests/vm/init tests/vm/modules | cksum; }
+
+# The kernel that linux-image-amd64 stands for, unpacked and not installed.
+fetch_kernel() {
+	for try in first second; do
+		kernel=$(LC_ALL=C apt-cache depends linux-image-amd64 |
+			sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p')
+		[ -n "$kernel" ] && (cd "$work" && apt-get -q \
+			-o APT::Sandbox::User= -o Acquire::Retries=3 \
+			download "$kernel") && break
+		[ $try = second ] || apt-get -q update
+	done
+	dpkg-deb --fsys-tarfile "$work"/linux-image-*.deb |
+		tar -x -C "$work" --wildcards './boot/vmlinuz-*' \
+			'*/modules/*/kernel/*' '*/modules/*/modules.*'
+}
+
+# What tests/vm/modules lists, and what that needs, below $1.
+copy_modules() {
+	from=$(find "$work" -path '*/modules/*' -name kernel | head -n 1)
+	from=${from%/kernel}
+	release=${from##*/}
+	from=${from%/lib/modules/*}
+	list=$(grep -v '^#' tests/vm/modules)
+	mkdir -p "$1/lib/modules/$release"
+	depmod -b "$from" "$release"
+	for m in $list; do
+		modprobe -d "$from" -S "$release" --show-depends "$m"
+	done | sed -n 's,^insmod .*/lib/modules/\([^ ]*\).*,\1,p' | sort -u |
+	(cd "$from/lib/modules" && xargs cp --parents -t "$1/lib/modules")
+	cp "$from/lib/modules/$release"/modules.builtin* \
+		"$from/lib/modules/$release/modules.order" \
+		"$1/lib/modules/$release/"
+	find "$1" -name '*.ko.xz' -exec unxz {} +
+	depmod -b "$1" "$release"
+	for m in $list; do
+		modprobe -d "$1" -S "$release" -n "$m" || return 1
+	done
+}
+
+build_vm() {
+	fetch_kernel || return 1
+	root=$work/root
+	mkdir -p "$root/bin" "$work/vm"
+	copy_modules "$root" || return 1
+	install -m 755 tests/vm/init "$root/init" &&
+	install -m 755 /bin/busybox "$root/bin/" &&
+	(cd "$root" && find . | cpio -o -H newc --quiet) > "$work/vm/initrd" &&
+	cp "$work"/boot/vmlinuz-* "$work/vm/vmlinuz" &&
+	vm_key > "$work/vm/key"
+}
+
+install_vm() {
+	[ "$(dpkg --print-architecture)" = amd64 ] || return 0
+	# shellcheck disable=SC2086
+	install_packages $vm_packages || {
+		say "no QEMU: tests/vm will be skipped"
+		return 0
+	}
+	vm_key | cmp -s - "$prefix/vm/key" && return
+	say "unpacking a kernel for tests/vm"
+	mkdir -p "$prefix"
+	prefix=$(cd "$prefix" && pwd)
+	work=$(mktemp -d "$prefix/tmp.XXXXXX")
+	build_vm > "$work/log" 2>&1 || { cat "$work/log" >&2
+		die "the guest of tests/vm could not be made"; }
+	rm -rf "$prefix/vm"
+	mv "$work/vm" "$prefix/vm"
+	rm -rf "$work"
+}
+
+# shellcheck disable=SC2086
+install_packages $build_packages $run_packages $test_packages
 install_fuse
+install_vm

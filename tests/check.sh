@@ -19,6 +19,7 @@ step unit make -s unit
 step sim make -s sim
 step fuzz make -s fuzz
 [ ! -x tests/integ/run.sh ] || step integ make -s integ
+step check-rdma make -s check-rdma
 if [ -n "$long" ]; then
 	step mutants tests/mutants.sh
 	step seeds tests/seeds.sh
