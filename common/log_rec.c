@@ -77,6 +77,22 @@ int64_t log_rec_decode(const uint8_t *p, size_t room, struct log_rec *r)
 	return size;
 }
 
+uint32_t log_rec_peek(const uint8_t *p, struct log_rec *r)
+{
+	struct wire_in in;
+
+	wire_in_init(&in, p, LOG_REC_HEADER);
+	(void)wire_get_u32(&in); /* crc */
+	r->len = wire_get_u32(&in);
+	r->seq = wire_get_u64(&in);
+	r->off = wire_get_u64(&in);
+	r->arg = wire_get_u64(&in);
+	r->time_ns = wire_get_i64(&in);
+	r->kind = (enum log_rec_kind)wire_get_u32(&in);
+	r->data = p + LOG_REC_HEADER;
+	return log_rec_size(r->len);
+}
+
 /* A slot: u32 magic, u32 index, u64 cluster_id, u64 ino, u64 epoch, u64 seq,
  * u64 length, u32 end, u32 0, u32 0, u32 crc of what is before. */
 void log_slot_encode(const struct log_slot *s, uint8_t *to)

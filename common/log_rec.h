@@ -69,8 +69,25 @@ static inline uint32_t log_rec_len_max(uint8_t log2)
 void log_rec_encode(const struct log_rec *r, uint8_t *to);
 /* Reads the record at @p, of which @room bytes can be read. Returns the bytes
  * it takes; 0: there is none (zeros); -EBADMSG: damaged. */
-int64_t log_rec_decode(const uint8_t *p, size_t room, struct log_rec *r)
-	must_check;
+int64_t log_rec_decode(const uint8_t *p, size_t room,
+		       struct log_rec *r) must_check;
+
+/* The same of a record that is known to be whole: its checksum is not looked
+ * at. Returns the bytes it takes. */
+uint32_t log_rec_peek(const uint8_t *p, struct log_rec *r);
+/* The length of a file of @length bytes after this change. */
+static inline uint64_t log_rec_length(const struct log_rec *r, uint64_t length)
+{
+	switch (r->kind) {
+	case LOG_REC_WRITE:
+		return u64_max(length, r->off + r->len);
+	case LOG_REC_SIZE:
+		return r->off;
+	case LOG_REC_ZERO:
+		break;
+	}
+	return length;
+}
 
 /* Writes LOG_SLOT_SIZE bytes. */
 void log_slot_encode(const struct log_slot *s, uint8_t *to);

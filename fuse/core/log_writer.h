@@ -1,6 +1,8 @@
 /* The writer of one log: which bytes are where, what may be acknowledged, and
  * what is to be done next. [pure] No clock, no I/O, no lock: the owner tells
- * events and asks, after any of them, for the next action of each peer.
+ * events and asks, after any of them, for the next actions of each peer, until
+ * there is none: log_writer_free_next(), _alloc_next(), _post_next(), in this
+ * order (what is not needed goes before what is new).
  *
  * Positions are (region, offset) in one stream of records (common/log_rec.h);
  * each peer holds a prefix of it and acknowledges prefixes. A record is
@@ -9,8 +11,15 @@
  * Committed never goes back.
  *
  * A peer that was down and comes back with the boot id it is listed with has
- * what it acknowledged: it is sent the rest. Any other has nothing, and has
- * failed: it counts for no acknowledgement until it is replaced.
+ * what it acknowledged: it is sent the rest, what was in flight first and in
+ * the same portions, since it may have that already. Any other has nothing,
+ * and has failed: it counts for no acknowledgement until it is replaced.
+ *
+ * Recovery takes the longest log that a majority shows. So a peer that shows
+ * the end of what is committed goes on doing so: what is not committed is not
+ * trimmed; the last region with a record is not trimmed; at a peer a region is
+ * freed when a record in a later one is acknowledged there, or when the peer
+ * was behind what is trimmed and starts again with the first region alive.
  */
 #ifndef FUSE_CORE_LOG_WRITER_H
 #define FUSE_CORE_LOG_WRITER_H
@@ -39,6 +48,15 @@ struct log_region_mirror {
 	uint64_t length_first; /* of the file before its first record */
 };
 
+/* A position in the stream: behind record @seq, at offset @off of region
+ * @index, where the file has @length bytes; slot @slot of the region says so,
+ * if any does. */
+struct log_pos {
+	uint32_t index, off;
+	uint64_t seq, length;
+	uint32_t slot;
+};
+
 struct log_writer_peer {
 	enum log_peer_state state;
 	bool in_old, in_new; /* lists it is on */
@@ -46,16 +64,15 @@ struct log_writer_peer {
 	uint64_t boot_id;
 	uint32_t alloc_next; /* regions below are lent there */
 	bool alloc_busy; /* one is being asked for */
-	uint64_t acked_seq;
-	/* what was posted last; goes back to what was acknowledged when the
-	 * connection breaks */
-	uint32_t sent_index, sent_off;
-	uint64_t sent_seq, sent_length;
-	uint32_t acked_index, acked_off;
-	uint64_t acked_length;
-	uint32_t post_count; /* in flight */
-	uint32_t turn; /* which slot is next */
-	uint32_t freed_below; /* it was told to free these */
+	struct log_pos acked; /* seq 0: it shows nothing of the stream */
+	/* Behind what was posted last; goes back to what was acknowledged when
+	 * the connection breaks. */
+	struct log_pos sent;
+	/* The ends of posts: of those in flight, then of those that were and
+	 * are to be repeated. */
+	struct log_pos posts[LOG_WRITER_POST_MAX];
+	uint32_t post_count, again_count;
+	uint32_t freed_below; /* it was told to free these, since it is up */
 };
 
 struct log_writer {
@@ -68,7 +85,6 @@ struct log_writer {
 	uint64_t seq; /* last appended */
 	uint64_t length; /* of the file after it */
 	uint64_t committed;
-	uint64_t trimmed; /* records up to it are not needed any more */
 	uint32_t region_first; /* regions[0].index */
 	uint32_t region_count, region_cap;
 	struct log_region_mirror *regions;
@@ -103,7 +119,7 @@ void log_writer_fini(struct log_writer *w);
 
 /* ---- the stream ---- */
 /* Shall the caller give the mirror of another region? When there is none, or
- * the last is half full. */
+ * the last is half full, and it may have one more. */
 bool log_writer_region_wanted(const struct log_writer *w);
 /* @base: zeroed, 1 << log2 bytes, until log_writer_trim() gives it back.
  * 0, -ENOMEM, -ENOSPC (LOG_REGION_COUNT_MAX). */
@@ -112,25 +128,30 @@ int log_writer_region_add(struct log_writer *w, uint8_t *base);
  * room (add one); -EMSGSIZE: larger than a region takes; -EIO: sealed. */
 int log_writer_append(struct log_writer *w, struct log_rec *r);
 /* How much data a WRITE record may have now to fit in without another region;
- * 0: none. */
+ * 0: none, or sealed. */
 uint32_t log_writer_room(const struct log_writer *w);
-/* Records up to @seq are durable elsewhere. Gives back the mirrors of regions
- * that hold none but such, and are not the last, one a call: NULL: no more. */
+/* Records up to @seq, as far as they are committed, are durable elsewhere.
+ * Gives back the mirrors of regions that hold none but such, are not the last
+ * that has any, and are not being sent from: one a call; NULL: no more now (ask
+ * again after acknowledgements). */
 uint8_t *log_writer_trim(struct log_writer *w, uint64_t seq);
-/* No more appends; committed stays as it is, whoever acknowledges. */
+/* No more appends and no more posts; committed stays as it is, whoever
+ * acknowledges. */
 void log_writer_seal(struct log_writer *w);
 
 /* ---- peers: what happened ---- */
-/* -ENOENT: not one of them. */
+/* -ENOENT: not one of them. While one is being replaced by a newer boot of
+ * itself: the newer. */
 int log_writer_find(const struct log_writer *w, uint32_t id);
 /* Connected. With another boot id it has failed. */
 void log_writer_up(struct log_writer *w, uint32_t peer, uint64_t boot_id);
 /* The connection is gone, with all in flight. */
 void log_writer_down(struct log_writer *w, uint32_t peer);
-/* It has refused, lost or given up what it had. */
+/* It has refused, lost or given up what it had. For good. */
 void log_writer_fail(struct log_writer *w, uint32_t peer);
+/* @err: it is asked for again, unless log_writer_fail() is said first. */
 void log_writer_alloc_done(struct log_writer *w, uint32_t peer, uint32_t index,
-			   int err); /* err: log_writer_fail() if it is to */
+			   int err);
 /* The oldest post in flight of that peer is complete. Not after
  * log_writer_down(), _fail(): those have forgotten it. */
 void log_writer_acked(struct log_writer *w, const struct log_post *p);
@@ -143,15 +164,15 @@ bool log_writer_alloc_next(struct log_writer *w, uint32_t peer,
 bool log_writer_post_next(struct log_writer *w, uint32_t peer,
 			  struct log_post *p);
 /* Has it regions that it can free? True: it counts as told. */
-bool log_writer_free_next(struct log_writer *w, uint32_t peer,
-			  uint32_t *below);
-/* Peers of the published list that are connected and have not failed, and
- * could make a majority. */
+bool log_writer_free_next(struct log_writer *w, uint32_t peer, uint32_t *below);
+/* Could records be committed with those that are connected now? */
 bool log_writer_majority(const struct log_writer *w);
 
 /* ---- replacing one ---- */
-/* The peer @victim of the list shall become @with. Returns the index of the
- * new one (DOWN); -EBUSY: one is being replaced; -EEXIST: it is on the list. */
+/* The peer @victim of the list shall become @with, which may be @victim with
+ * another boot id (then the old one has failed). Returns the index of the new
+ * one (DOWN); -EBUSY: one is being replaced; -EEXIST: it is on the list; -EIO:
+ * sealed. */
 int log_writer_replace(struct log_writer *w, uint32_t victim,
 		       struct log_writer_peer_id with);
 /* Has the new one all that is committed? Then the new list may be published. */
@@ -160,7 +181,8 @@ bool log_writer_replace_ready(const struct log_writer *w);
 void log_writer_list_new(const struct log_writer *w,
 			 struct log_writer_peer_id *ids);
 /* The outcome of the publication (@version: of the new list), or, before any
- * was tried, @published false: given up. Until it is known both lists count. */
+ * was tried, @published false: given up. Until it is known both lists count.
+ * The index of the one that went is free after this. */
 void log_writer_replace_end(struct log_writer *w, bool published,
 			    uint32_t version);
 
