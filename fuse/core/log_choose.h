@@ -16,8 +16,10 @@ enum log_answer_state {
 struct log_answer_region {
 	uint32_t index;
 	uint8_t log2;
+	uint8_t slot; /* which one says the rest */
 	uint32_t end; /* LOG_DATA_OFF: empty */
 	uint64_t seq; /* last record in it; 0: empty */
+	uint64_t length; /* of the file after that */
 };
 
 /* What one peer of the list said. */
@@ -29,9 +31,12 @@ struct log_answer {
 	uint64_t length;
 };
 
-/* Takes the reply to LOG_FENCE. @boot_id: the listed one. Anything that cannot
- * be (a gap between regions, a slot of another log) makes it LOST. Returns 0 or
- * -ENOMEM (nothing changed). */
+/* Takes the reply to LOG_FENCE; what was taken before is replaced, but LOST
+ * stays. @boot_id: the listed one. Anything that cannot be (a gap between
+ * regions, a slot of another log) makes it LOST. So does a damaged slot beside
+ * a whole one: it might be the newer one, and a log that seems shorter than it
+ * was acknowledged must not count as a vote. Returns 0 or -ENOMEM (nothing
+ * changed). */
 struct log_choose_what {
 	uint64_t cluster_id, ino, data_epoch, boot_id;
 };
@@ -42,15 +47,24 @@ void log_answer_fini(struct log_answer *a);
 
 enum log_choice {
 	LOG_CHOICE_WAIT, /* too few have answered */
-	LOG_CHOICE_PEER, /* *index is whose log it is */
+	LOG_CHOICE_PEER, /* *index is whose log it is; a majority has all of it */
+	/* *index is whose log it is, and fewer than a majority have all of it.
+	 * Before any of it is applied, the others are to be given what they
+	 * lack, until a majority has all: else, should this recovery and then
+	 * this peer die, the next one would choose a shorter log than what is
+	 * in the blocks by then. */
+	LOG_CHOICE_STAGE,
 	LOG_CHOICE_EMPTY, /* there is nothing in it */
 	LOG_CHOICE_LOST, /* a majority has lost it */
 };
-/* @answers: of the @count peers of the list. *index: the largest sequence
- * among at least a majority of confirmed ones; of equal ones the first. */
+/* @answers: of the @count peers of the list, an odd number. *index: the largest
+ * sequence among at least a majority of confirmed ones; of equal ones the
+ * first. More answers later may change the choice as long as nothing was
+ * applied. */
 enum log_choice log_choose(const struct log_answer *answers, uint32_t count,
 			   uint32_t *index);
-/* The best of what there is when it is lost, to salvage. -ENOENT: nothing. */
+/* Whose is the longest of all that have confirmed, however few: what can be
+ * salvaged when it is lost. -ENOENT: nothing. */
 int log_choose_salvage(const struct log_answer *answers, uint32_t count);
 
 #endif
