@@ -27,6 +27,7 @@ WIRE_MESSAGE(log_reply, LOG_REPLY_FIELDS);
 #define LOG_ALLOC_FIELDS(F)                                                   \
 	F(u64, ino)                                                           \
 	F(u64, epoch)                                                         \
+	F(u64, data_epoch)                                                    \
 	F(u32, index)                                                         \
 	F(u8, log2)                                                           \
 	F(u8, flags) /* LOG_ALLOC_* */
@@ -44,6 +45,7 @@ WIRE_MESSAGE(log_alloc_reply, LOG_ALLOC_REPLY_FIELDS);
 #define LOG_WRITE_FIELDS(F)                                                   \
 	F(u64, ino)                                                           \
 	F(u64, epoch)                                                         \
+	F(u64, data_epoch)                                                    \
 	F(u32, index)                                                         \
 	F(u32, off)                                                           \
 	F(blob, slot)
