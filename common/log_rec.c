@@ -94,7 +94,7 @@ uint32_t log_rec_peek(const uint8_t *p, struct log_rec *r)
 }
 
 /* A slot: u32 magic, u32 index, u64 cluster_id, u64 ino, u64 epoch, u64 seq,
- * u64 length, u32 end, u32 0, u32 0, u32 crc of what is before. */
+ * u64 length, u64 length_first, u32 end, u32 crc of what is before. */
 void log_slot_encode(const struct log_slot *s, uint8_t *to)
 {
 	struct wire_out o;
@@ -107,9 +107,8 @@ void log_slot_encode(const struct log_slot *s, uint8_t *to)
 	wire_put_u64(&o, s->epoch);
 	wire_put_u64(&o, s->seq);
 	wire_put_u64(&o, s->length);
+	wire_put_u64(&o, s->length_first);
 	wire_put_u32(&o, s->end);
-	wire_put_u32(&o, 0);
-	wire_put_u32(&o, 0);
 	wire_put_u32(&o, crc32c(0, to, LOG_SLOT_SIZE - 4));
 }
 
@@ -122,7 +121,7 @@ static bool all_zero(const uint8_t *p, size_t len)
 
 int log_slot_decode(const uint8_t *p, struct log_slot *s)
 {
-	uint32_t magic, zero;
+	uint32_t magic;
 	struct wire_in in;
 
 	if (all_zero(p, LOG_SLOT_SIZE))
@@ -135,14 +134,14 @@ int log_slot_decode(const uint8_t *p, struct log_slot *s)
 	s->epoch = wire_get_u64(&in);
 	s->seq = wire_get_u64(&in);
 	s->length = wire_get_u64(&in);
+	s->length_first = wire_get_u64(&in);
 	s->end = wire_get_u32(&in);
-	zero = wire_get_u32(&in) | wire_get_u32(&in);
-	if (magic != SLOT_MAGIC || zero != 0 ||
+	if (magic != SLOT_MAGIC ||
 	    wire_get_u32(&in) != crc32c(0, p, LOG_SLOT_SIZE - 4))
 		return -EBADMSG;
 	if (s->seq == 0 || s->end <= LOG_DATA_OFF ||
 	    s->end > 1u << LOG_REGION_LOG2_MAX || s->end % LOG_REC_ALIGN ||
-	    s->length > FILE_SIZE_MAX)
+	    s->length > FILE_SIZE_MAX || s->length_first > FILE_SIZE_MAX)
 		return -EBADMSG;
 	return 0;
 }

@@ -48,6 +48,7 @@ struct log_slot {
 	uint64_t epoch; /* the log's */
 	uint64_t seq; /* of the last record in this region */
 	uint64_t length; /* of the file after it */
+	uint64_t length_first; /* of the file before the region's first one */
 	uint32_t index; /* of the region in its log */
 	uint32_t end; /* offset behind the last record, > LOG_DATA_OFF */
 };

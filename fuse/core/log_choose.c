@@ -8,7 +8,7 @@ static int region_slots(struct log_answer_region *r,
 {
 	r->end = LOG_DATA_OFF;
 	r->slot = LOG_SLOT_COUNT - 1;
-	r->seq = r->length = 0;
+	r->seq = r->length = r->length_first = 0;
 	for (uint8_t i = 0; i < LOG_SLOT_COUNT; i++) {
 		struct log_slot s;
 		int err = log_slot_decode(p + i * LOG_SLOT_SIZE, &s);
@@ -25,6 +25,7 @@ static int region_slots(struct log_answer_region *r,
 		r->end = s.end;
 		r->seq = s.seq;
 		r->length = s.length;
+		r->length_first = s.length_first;
 	}
 	return 0;
 }

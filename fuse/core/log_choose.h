@@ -19,7 +19,7 @@ struct log_answer_region {
 	uint8_t slot; /* which one says the rest */
 	uint32_t end; /* LOG_DATA_OFF: empty */
 	uint64_t seq; /* last record in it; 0: empty */
-	uint64_t length; /* of the file after that */
+	uint64_t length_first, length; /* of the file before and after it */
 };
 
 /* What one peer of the list said. */
@@ -47,7 +47,7 @@ void log_answer_fini(struct log_answer *a);
 
 enum log_choice {
 	LOG_CHOICE_WAIT, /* too few have answered */
-	LOG_CHOICE_PEER, /* *index is whose log it is; a majority has all of it */
+	LOG_CHOICE_PEER, /* *index is whose log it is; a majority has all */
 	/* *index is whose log it is, and fewer than a majority have all of it.
 	 * Before any of it is applied, the others are to be given what they
 	 * lack, until a majority has all: else, should this recovery and then

@@ -453,6 +453,7 @@ bool log_writer_post_next(struct log_writer *w, uint32_t peer,
 				  .epoch = w->epoch,
 				  .seq = to.seq,
 				  .length = to.length,
+				  .length_first = r->length_first,
 				  .index = to.index,
 				  .end = to.off };
 	*post = (struct log_post){ .peer = peer,
@@ -544,5 +545,55 @@ void log_writer_replace_end(struct log_writer *w, bool published,
 	w->replacing = false;
 	if (published)
 		w->version = version;
+	commit(w);
+}
+
+/* ---- a log that was read ---- */
+
+static int load_length(void *length, const struct log_rec *r)
+{
+	*(uint64_t *)length = log_rec_length(r, *(uint64_t *)length);
+	return 0;
+}
+
+int log_writer_load_region(struct log_writer *w, uint8_t *base, uint32_t index,
+			   uint32_t end, uint64_t length_first)
+{
+	struct log_region_mirror *r;
+	struct log_rec rec;
+	uint64_t seq;
+	int err;
+
+	if (log_rec_decode(base + LOG_DATA_OFF, end - LOG_DATA_OFF, &rec) <= 0)
+		return -EBADMSG;
+	if (w->region_count > 0 &&
+	    (index != w->region_first + w->region_count ||
+	     rec.seq != w->seq + 1))
+		return -EBADMSG;
+	w->length = length_first;
+	err = log_rec_walk(base, LOG_DATA_OFF, end, rec.seq, load_length,
+			   &w->length, &seq);
+	if (err)
+		return err;
+	if (w->region_count == 0)
+		w->region_first = index;
+	err = log_writer_region_add(w, base);
+	if (err)
+		return err;
+	r = &w->regions[w->region_count - 1];
+	r->end = end;
+	r->seq_first = rec.seq;
+	r->seq_last = w->seq = seq - 1;
+	r->length_first = length_first;
+	return 0;
+}
+
+void log_writer_load_peer(struct log_writer *w, uint32_t peer,
+			  const struct log_pos *at)
+{
+	struct log_writer_peer *p = &w->peers[peer];
+
+	p->acked = p->sent = *at;
+	p->alloc_next = at->index + 1;
 	commit(w);
 }

@@ -186,4 +186,21 @@ void log_writer_list_new(const struct log_writer *w,
 void log_writer_replace_end(struct log_writer *w, bool published,
 			    uint32_t version);
 
+/* ---- a log that was read ---- */
+/* A recovery gives the others what they lack of the log it has chosen, under
+ * the epoch in which they are fenced: a writer of the log's own epoch is loaded
+ * with its regions, in order, and then with the positions of the peers that
+ * have confirmed. When all of it is committed it may be applied. Peers that
+ * have not confirmed are left alone; those that have are told
+ * log_writer_up().
+ *
+ * @base: of a region that has records, up to @end. @length_first: the slots'.
+ * 0; -EBADMSG: a record is damaged, or is not the next; -ENOMEM, -ENOSPC. */
+int log_writer_load_region(struct log_writer *w, uint8_t *base, uint32_t index,
+			   uint32_t end, uint64_t length_first) must_check;
+/* @at: behind the last record that it shows, in the slot that says so. Not for
+ * one that shows none. */
+void log_writer_load_peer(struct log_writer *w, uint32_t peer,
+			  const struct log_pos *at);
+
 #endif

@@ -35,6 +35,8 @@ static void a_record_decodes_to_what_was_encoded(void **state)
 		uint8_t buf[128];
 		uint32_t size = log_rec_size(r.len);
 
+		memset(&d, 0, sizeof(d));
+		memset(&peeked, 0, sizeof(peeked));
 		memset(buf, 0xff, sizeof(buf));
 		log_rec_encode(&r, buf);
 		assert_int_equal(size % LOG_REC_ALIGN, 0);
@@ -138,6 +140,7 @@ static const struct log_slot slot = { .cluster_id = 1,
 				      .epoch = 3,
 				      .seq = 4,
 				      .length = 5,
+				      .length_first = 7,
 				      .index = 6,
 				      .end = LOG_DATA_OFF + 48 };
 
@@ -156,7 +159,7 @@ static void a_slot_decodes_to_what_was_encoded(void **state)
 
 static void a_slot_that_cannot_be_is_damaged(void **state)
 {
-	struct log_slot bad[5] = { slot, slot, slot, slot, slot }, d;
+	struct log_slot bad[6] = { slot, slot, slot, slot, slot, slot }, d;
 	uint8_t buf[LOG_SLOT_SIZE];
 
 	(void)state;
@@ -170,6 +173,7 @@ static void a_slot_that_cannot_be_is_damaged(void **state)
 	bad[2].end += 4;
 	bad[3].end = (1u << LOG_REGION_LOG2_MAX) + 8;
 	bad[4].length = (uint64_t)FILE_SIZE_MAX + 1;
+	bad[5].length_first = (uint64_t)FILE_SIZE_MAX + 1;
 	for (uint32_t i = 0; i < array_count(bad); i++) {
 		log_slot_encode(&bad[i], buf);
 		assert_int_equal(log_slot_decode(buf, &d), -EBADMSG);

@@ -4,138 +4,12 @@
  * asked for is compared literally, and bytes of posts with records decoded from
  * the mirror. tests/sim/sim_log.c has the long ones.
  */
-#include "fuse/core/log_writer.h"
+#include "tests/lib/log_fix.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 
 #include <cmocka.h>
-
-#define LOG2 LOG_REGION_LOG2_MIN
-#define SIZE (1u << LOG2)
-#define CLUSTER 7u
-#define INO 11u
-#define EPOCH 3u
-#define LENGTH 500u /* of the file before */
-#define REC 952u /* of data: a record of 1000 */
-
-static uint8_t content[3u << 20];
-
-static void add_region(struct log_writer *w)
-{
-	uint8_t *base = calloc(1, 1u << w->log2);
-
-	assert_non_null(base);
-	assert_int_equal(log_writer_region_add(w, base), 0);
-}
-
-static void setup_log2(struct log_writer *w, uint8_t log2)
-{
-	static const struct log_writer_peer_id ids[] = { { 1, 101 },
-							 { 2, 102 },
-							 { 3, 103 } };
-
-	log_writer_init(w, CLUSTER, INO, EPOCH, 1, log2, ids, 3, LENGTH);
-	add_region(w);
-}
-
-static void setup(struct log_writer *w)
-{
-	setup_log2(w, LOG2);
-}
-
-static void teardown(struct log_writer *w)
-{
-	for (uint32_t i = 0; i < w->region_count; i++)
-		free(w->regions[i].base);
-	log_writer_fini(w);
-}
-
-static int append_kind(struct log_writer *w, enum log_rec_kind kind,
-		       uint64_t off, uint32_t len)
-{
-	struct log_rec r = { .kind = kind,
-			     .off = off,
-			     .arg = kind == LOG_REC_ZERO ? len : 0,
-			     .len = kind == LOG_REC_WRITE ? len : 0,
-			     .data = content };
-
-	return log_writer_append(w, &r);
-}
-
-static int append(struct log_writer *w, uint32_t len)
-{
-	return append_kind(w, LOG_REC_WRITE, w->length, len);
-}
-
-static void append_times(struct log_writer *w, uint32_t times)
-{
-	for (uint32_t i = 0; i < times; i++)
-		assert_int_equal(append(w, REC), 0);
-}
-
-/* So many records of REC fill a region; another small one finds room. */
-#define FULL ((SIZE - LOG_DATA_OFF) / 1000u)
-
-static void lend_all(struct log_writer *w, uint32_t peer)
-{
-	uint32_t index;
-
-	while (log_writer_alloc_next(w, peer, &index))
-		log_writer_alloc_done(w, peer, index, 0);
-}
-
-static void up(struct log_writer *w, uint32_t peer)
-{
-	log_writer_up(w, peer, w->peers[peer].boot_id);
-	lend_all(w, peer);
-}
-
-static void up_three(struct log_writer *w)
-{
-	for (uint32_t i = 0; i < 3; i++)
-		up(w, i);
-}
-
-static void post(struct log_writer *w, uint32_t peer, struct log_post *p)
-{
-	assert_true(log_writer_post_next(w, peer, p));
-	assert_int_equal(p->peer, peer);
-}
-
-/* Sends all there is and has it acknowledged. */
-static void settle(struct log_writer *w, uint32_t peer)
-{
-	struct log_post p;
-	uint32_t below;
-
-	for (;;) {
-		while (log_writer_free_next(w, peer, &below))
-			;
-		lend_all(w, peer);
-		if (!log_writer_post_next(w, peer, &p))
-			return;
-		log_writer_acked(w, &p);
-	}
-}
-
-static void slot_is(const struct log_post *p, uint32_t slot, uint64_t seq,
-		    uint64_t length)
-{
-	struct log_slot s;
-
-	assert_int_equal(log_slot_decode(p->slot, &s), 0);
-	assert_int_equal(p->slot_off, slot * LOG_SLOT_SIZE);
-	assert_int_equal(s.cluster_id, CLUSTER);
-	assert_int_equal(s.ino, INO);
-	assert_int_equal(s.epoch, EPOCH);
-	assert_int_equal(s.index, p->index);
-	assert_int_equal(s.end, p->off + p->len);
-	assert_int_equal(s.seq, seq);
-	assert_int_equal(s.length, length);
-	assert_int_equal(p->seq, seq);
-	assert_int_equal(p->length, length);
-}
 
 /* ---- the stream ---- */
 
@@ -146,22 +20,22 @@ static void records_are_numbered_and_lie_one_behind_the_other(void **state)
 	uint64_t next;
 
 	(void)state;
-	setup(&w);
-	assert_int_equal(append(&w, 10), 0);
+	log_fix_setup(&w);
+	assert_int_equal(log_fix_append(&w, 10), 0);
 	assert_int_equal(w.length, LENGTH + 10);
 	assert_int_equal(log_writer_append(&w, &r), 0);
 	assert_int_equal(r.seq, 2);
 	assert_int_equal(w.length, 100);
-	assert_int_equal(append_kind(&w, LOG_REC_ZERO, 50, 1000), 0);
+	assert_int_equal(log_fix_append_kind(&w, LOG_REC_ZERO, 50, 1000), 0);
 	assert_int_equal(w.length, 100);
-	assert_int_equal(append_kind(&w, LOG_REC_WRITE, 20, 10), 0);
+	assert_int_equal(log_fix_append_kind(&w, LOG_REC_WRITE, 20, 10), 0);
 	assert_int_equal(w.length, 100);
 	assert_int_equal(w.seq, 4);
 	assert_int_equal(log_rec_walk(w.regions[0].base, LOG_DATA_OFF,
 				      w.regions[0].end, 1, NULL, NULL, &next),
 			 0);
 	assert_int_equal(next, 5);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void another_region_is_wanted_when_the_last_is_half_full(void **state)
@@ -169,22 +43,22 @@ static void another_region_is_wanted_when_the_last_is_half_full(void **state)
 	struct log_writer w;
 
 	(void)state;
-	setup(&w);
+	log_fix_setup(&w);
 	assert_false(log_writer_region_wanted(&w));
 	while (w.regions[0].end + 1000 < SIZE / 2)
-		append_times(&w, 1);
+		log_fix_append_times(&w, 1);
 	assert_false(log_writer_region_wanted(&w));
-	append_times(&w, 1);
+	log_fix_append_times(&w, 1);
 	assert_true(log_writer_region_wanted(&w));
-	add_region(&w);
+	log_fix_add_region(&w);
 	assert_false(log_writer_region_wanted(&w));
-	teardown(&w);
+	log_fix_teardown(&w);
 	log_writer_init(&w, 1, 1, 1, 1, LOG2,
 			(struct log_writer_peer_id[]){ { 1, 1 } }, 1, 0);
 	assert_true(log_writer_region_wanted(&w));
 	log_writer_seal(&w);
 	assert_false(log_writer_region_wanted(&w));
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void no_record_crosses_regions_or_goes_back_to_one(void **state)
@@ -192,19 +66,19 @@ static void no_record_crosses_regions_or_goes_back_to_one(void **state)
 	struct log_writer w;
 
 	(void)state;
-	setup(&w);
-	append_times(&w, FULL);
-	assert_int_equal(append(&w, REC), -ENOSPC);
+	log_fix_setup(&w);
+	log_fix_append_times(&w, FULL);
+	assert_int_equal(log_fix_append(&w, REC), -ENOSPC);
 	assert_int_equal(w.seq, FULL);
-	add_region(&w);
-	append_times(&w, 1);
-	assert_int_equal(append(&w, 1), 0);
+	log_fix_add_region(&w);
+	log_fix_append_times(&w, 1);
+	assert_int_equal(log_fix_append(&w, 1), 0);
 	assert_int_equal(w.regions[0].seq_first, 1);
 	assert_int_equal(w.regions[0].seq_last, FULL);
 	assert_int_equal(w.regions[1].seq_first, FULL + 1);
 	assert_int_equal(w.regions[1].seq_last, FULL + 2);
 	assert_int_equal(w.regions[1].length_first, LENGTH + FULL * REC);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void room_is_what_a_record_may_have(void **state)
@@ -213,22 +87,23 @@ static void room_is_what_a_record_may_have(void **state)
 	uint32_t room;
 
 	(void)state;
-	setup(&w);
+	log_fix_setup(&w);
 	assert_int_equal(log_writer_room(&w), log_rec_len_max(LOG2));
-	assert_int_equal(append(&w, log_writer_room(&w) + 1), -EMSGSIZE);
-	append_times(&w, 5);
+	assert_int_equal(log_fix_append(&w, log_writer_room(&w) + 1),
+			 -EMSGSIZE);
+	log_fix_append_times(&w, 5);
 	room = log_writer_room(&w);
-	assert_int_equal(append(&w, room + 1), -ENOSPC);
-	assert_int_equal(append(&w, room), 0);
+	assert_int_equal(log_fix_append(&w, room + 1), -ENOSPC);
+	assert_int_equal(log_fix_append(&w, room), 0);
 	assert_int_equal(log_writer_room(&w), 0);
-	add_region(&w);
+	log_fix_add_region(&w);
 	assert_int_equal(log_writer_room(&w), log_rec_len_max(LOG2));
-	append_times(&w, 1);
-	add_region(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_add_region(&w);
 	assert_int_equal(log_writer_room(&w), log_rec_len_max(LOG2));
-	assert_int_equal(append(&w, log_writer_room(&w)), 0);
+	assert_int_equal(log_fix_append(&w, log_writer_room(&w)), 0);
 	assert_int_equal(w.regions[2].end, SIZE);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_sealed_log_takes_and_sends_and_commits_nothing(void **state)
@@ -238,24 +113,24 @@ static void a_sealed_log_takes_and_sends_and_commits_nothing(void **state)
 	uint32_t index;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
-	post(&w, 0, &p[0]);
-	post(&w, 1, &p[1]);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_post(&w, 0, &p[0]);
+	log_fix_post(&w, 1, &p[1]);
 	log_writer_seal(&w);
-	assert_int_equal(append(&w, 1), -EIO);
+	assert_int_equal(log_fix_append(&w, 1), -EIO);
 	assert_int_equal(log_writer_room(&w), 0);
 	log_writer_acked(&w, &p[0]);
 	log_writer_acked(&w, &p[1]);
 	assert_int_equal(w.committed, 0);
 	assert_false(log_writer_post_next(&w, 2, &p[0]));
-	add_region(&w);
+	log_fix_add_region(&w);
 	assert_false(log_writer_alloc_next(&w, 2, &index));
 	assert_int_equal(
 		log_writer_replace(&w, 2, (struct log_writer_peer_id){ 4, 1 }),
 		-EIO);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 /* ---- posts ---- */
@@ -266,21 +141,21 @@ static void a_post_has_all_that_is_there_and_its_slot_says_so(void **state)
 	struct log_post p;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 2);
-	assert_int_equal(append_kind(&w, LOG_REC_SIZE, 77, 0), 0);
-	post(&w, 0, &p);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 2);
+	assert_int_equal(log_fix_append_kind(&w, LOG_REC_SIZE, 77, 0), 0);
+	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.off, LOG_DATA_OFF);
 	assert_int_equal(p.len, 2000 + LOG_REC_HEADER);
 	assert_ptr_equal(p.data, w.regions[0].base + LOG_DATA_OFF);
-	slot_is(&p, 0, 3, 77);
+	log_fix_slot_is(&p, 0, 3, 77);
 	assert_false(log_writer_post_next(&w, 0, &p));
-	append_times(&w, 1);
-	post(&w, 0, &p);
+	log_fix_append_times(&w, 1);
+	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.off, LOG_DATA_OFF + 2000 + LOG_REC_HEADER);
-	slot_is(&p, 1, 4, 77 + REC);
-	teardown(&w);
+	log_fix_slot_is(&p, 1, 4, 77 + REC);
+	log_fix_teardown(&w);
 }
 
 static void two_posts_are_in_flight_and_the_rest_goes_together(void **state)
@@ -289,22 +164,22 @@ static void two_posts_are_in_flight_and_the_rest_goes_together(void **state)
 	struct log_post p, q, r;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
-	post(&w, 0, &p);
-	append_times(&w, 1);
-	post(&w, 0, &q);
-	append_times(&w, 3);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_post(&w, 0, &p);
+	log_fix_append_times(&w, 1);
+	log_fix_post(&w, 0, &q);
+	log_fix_append_times(&w, 3);
 	assert_false(log_writer_post_next(&w, 0, &r));
 	log_writer_acked(&w, &p);
-	post(&w, 0, &r);
+	log_fix_post(&w, 0, &r);
 	assert_int_equal(r.len, 3000);
-	slot_is(&r, 0, 5, LENGTH + 5 * REC);
+	log_fix_slot_is(&r, 0, 5, LENGTH + 5 * REC);
 	log_writer_acked(&w, &q);
 	log_writer_acked(&w, &r);
 	assert_int_equal(w.peers[0].acked.seq, 5);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_post_ends_with_its_region(void **state)
@@ -313,19 +188,19 @@ static void a_post_ends_with_its_region(void **state)
 	struct log_post p;
 
 	(void)state;
-	setup(&w);
-	append_times(&w, FULL);
-	add_region(&w);
-	append_times(&w, 2);
-	up_three(&w);
-	post(&w, 0, &p);
+	log_fix_setup(&w);
+	log_fix_append_times(&w, FULL);
+	log_fix_add_region(&w);
+	log_fix_append_times(&w, 2);
+	log_fix_up_three(&w);
+	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.index, 0);
-	slot_is(&p, 0, FULL, LENGTH + FULL * REC);
-	post(&w, 0, &p);
+	log_fix_slot_is(&p, 0, FULL, LENGTH + FULL * REC);
+	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.index, 1);
 	assert_int_equal(p.off, LOG_DATA_OFF);
-	slot_is(&p, 0, FULL + 2, LENGTH + (FULL + 2) * REC);
-	teardown(&w);
+	log_fix_slot_is(&p, 0, FULL + 2, LENGTH + (FULL + 2) * REC);
+	log_fix_teardown(&w);
 }
 
 static void a_post_is_bounded_but_for_one_record(void **state)
@@ -334,21 +209,21 @@ static void a_post_is_bounded_but_for_one_record(void **state)
 	struct log_post p;
 
 	(void)state;
-	setup_log2(&w, 23);
-	up_three(&w);
-	assert_int_equal(append(&w, 2u << 20), 0);
-	assert_int_equal(append(&w, 600u << 10), 0);
-	assert_int_equal(append(&w, 300u << 10), 0);
-	assert_int_equal(append(&w, 300u << 10), 0);
-	post(&w, 0, &p);
+	log_fix_setup_log2(&w, 23);
+	log_fix_up_three(&w);
+	assert_int_equal(log_fix_append(&w, 2u << 20), 0);
+	assert_int_equal(log_fix_append(&w, 600u << 10), 0);
+	assert_int_equal(log_fix_append(&w, 300u << 10), 0);
+	assert_int_equal(log_fix_append(&w, 300u << 10), 0);
+	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.len, log_rec_size(2u << 20));
 	log_writer_acked(&w, &p);
-	post(&w, 0, &p);
+	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.seq, 3);
-	post(&w, 0, &p);
+	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.seq, 4);
-	slot_is(&p, 0, 4, LENGTH + (3248u << 10));
-	teardown(&w);
+	log_fix_slot_is(&p, 0, 4, LENGTH + (3248u << 10));
+	log_fix_teardown(&w);
 }
 
 /* ---- committed ---- */
@@ -359,21 +234,21 @@ static void a_record_is_committed_when_a_majority_has_its_prefix(void **state)
 	struct log_post p[3];
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
-	post(&w, 0, &p[0]);
-	append_times(&w, 1);
-	post(&w, 1, &p[1]);
-	append_times(&w, 1);
-	post(&w, 2, &p[2]);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_post(&w, 0, &p[0]);
+	log_fix_append_times(&w, 1);
+	log_fix_post(&w, 1, &p[1]);
+	log_fix_append_times(&w, 1);
+	log_fix_post(&w, 2, &p[2]);
 	log_writer_acked(&w, &p[2]);
 	assert_int_equal(w.committed, 0);
 	log_writer_acked(&w, &p[0]);
 	assert_int_equal(w.committed, 1);
 	log_writer_acked(&w, &p[1]);
 	assert_int_equal(w.committed, 2);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_failed_peer_does_not_count(void **state)
@@ -381,14 +256,14 @@ static void a_failed_peer_does_not_count(void **state)
 	struct log_writer w;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
-	settle(&w, 0);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_settle(&w, 0);
 	log_writer_fail(&w, 0);
-	settle(&w, 1);
+	log_fix_settle(&w, 1);
 	assert_int_equal(w.committed, 0);
-	settle(&w, 2);
+	log_fix_settle(&w, 2);
 	assert_int_equal(w.committed, 1);
 	/* What is committed stays so. */
 	log_writer_fail(&w, 1);
@@ -396,7 +271,7 @@ static void a_failed_peer_does_not_count(void **state)
 	/* It does not come back. */
 	log_writer_up(&w, 0, 101);
 	assert_int_equal(w.peers[0].state, LOG_PEER_FAILED);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_peer_that_is_down_has_what_it_acknowledged(void **state)
@@ -404,14 +279,14 @@ static void a_peer_that_is_down_has_what_it_acknowledged(void **state)
 	struct log_writer w;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
-	settle(&w, 0);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_settle(&w, 0);
 	log_writer_down(&w, 0);
-	settle(&w, 1);
+	log_fix_settle(&w, 1);
 	assert_int_equal(w.committed, 1);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_majority_is_of_those_that_are_up(void **state)
@@ -419,26 +294,37 @@ static void a_majority_is_of_those_that_are_up(void **state)
 	struct log_writer w;
 
 	(void)state;
-	setup(&w);
-	up(&w, 0);
+	log_fix_setup(&w);
+	log_fix_up(&w, 0);
 	assert_false(log_writer_majority(&w));
-	up(&w, 1);
+	log_fix_up(&w, 1);
 	assert_true(log_writer_majority(&w));
 	log_writer_down(&w, 0);
 	assert_false(log_writer_majority(&w));
-	up(&w, 2);
+	log_fix_up(&w, 2);
 	assert_true(log_writer_majority(&w));
 	/* Both lists count. */
 	assert_int_equal(
 		log_writer_replace(&w, 1, (struct log_writer_peer_id){ 4, 1 }),
 		3);
 	assert_false(log_writer_majority(&w));
-	up(&w, 3);
+	log_fix_up(&w, 3);
 	assert_true(log_writer_majority(&w));
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 /* ---- connections ---- */
+
+static void same_post(const struct log_post *a, const struct log_post *b)
+{
+	assert_int_equal(a->peer, b->peer);
+	assert_int_equal(a->index, b->index);
+	assert_int_equal(a->off, b->off);
+	assert_int_equal(a->len, b->len);
+	assert_int_equal(a->slot_off, b->slot_off);
+	assert_memory_equal(a->slot, b->slot, sizeof(a->slot));
+	assert_int_equal(a->seq, b->seq);
+}
 
 static void the_same_boot_is_sent_the_same_posts_again(void **state)
 {
@@ -446,32 +332,32 @@ static void the_same_boot_is_sent_the_same_posts_again(void **state)
 	struct log_post p[3], q[3];
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
 	for (uint32_t i = 0; i < 3; i++) {
-		append_times(&w, 1);
-		post(&w, 0, &p[i]);
+		log_fix_append_times(&w, 1);
+		log_fix_post(&w, 0, &p[i]);
 		if (i == 0)
 			log_writer_acked(&w, &p[i]);
 	}
-	append_times(&w, 4);
+	log_fix_append_times(&w, 4);
 	for (uint32_t times = 0; times < 2; times++) {
 		log_writer_down(&w, 0);
 		assert_false(log_writer_post_next(&w, 0, &q[0]));
 		log_writer_up(&w, 0, 101);
-		post(&w, 0, &q[1]);
-		assert_memory_equal(&q[1], &p[1], sizeof(q[1]));
+		log_fix_post(&w, 0, &q[1]);
+		same_post(&q[1], &p[1]);
 		/* The second is on the way, too, or not yet. */
 		if (times == 1)
-			post(&w, 0, &q[2]);
+			log_fix_post(&w, 0, &q[2]);
 	}
-	assert_memory_equal(&q[2], &p[2], sizeof(q[2]));
+	same_post(&q[2], &p[2]);
 	log_writer_acked(&w, &q[1]);
 	log_writer_acked(&w, &q[2]);
-	post(&w, 0, &q[0]);
+	log_fix_post(&w, 0, &q[0]);
 	assert_int_equal(q[0].len, 4000);
-	slot_is(&q[0], 1, 7, LENGTH + 7 * REC);
-	teardown(&w);
+	log_fix_slot_is(&q[0], 1, 7, LENGTH + 7 * REC);
+	log_fix_teardown(&w);
 }
 
 static void another_boot_has_failed(void **state)
@@ -481,16 +367,16 @@ static void another_boot_has_failed(void **state)
 	uint32_t index;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
 	log_writer_down(&w, 0);
 	log_writer_up(&w, 0, 999);
 	assert_int_equal(w.peers[0].state, LOG_PEER_FAILED);
 	assert_false(log_writer_post_next(&w, 0, &p));
-	add_region(&w);
+	log_fix_add_region(&w);
 	assert_false(log_writer_alloc_next(&w, 0, &index));
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 /* ---- regions at peers ---- */
@@ -501,8 +387,8 @@ static void regions_are_asked_for_in_order_one_at_a_time(void **state)
 	uint32_t index;
 
 	(void)state;
-	setup(&w);
-	add_region(&w);
+	log_fix_setup(&w);
+	log_fix_add_region(&w);
 	assert_false(log_writer_alloc_next(&w, 0, &index));
 	log_writer_up(&w, 0, 101);
 	assert_true(log_writer_alloc_next(&w, 0, &index));
@@ -521,7 +407,7 @@ static void regions_are_asked_for_in_order_one_at_a_time(void **state)
 	assert_int_equal(index, 1);
 	log_writer_alloc_done(&w, 0, 1, 0);
 	assert_false(log_writer_alloc_next(&w, 0, &index));
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void nothing_is_posted_to_a_region_that_is_not_lent(void **state)
@@ -531,21 +417,21 @@ static void nothing_is_posted_to_a_region_that_is_not_lent(void **state)
 	uint32_t index;
 
 	(void)state;
-	setup(&w);
-	append_times(&w, FULL);
-	add_region(&w);
-	append_times(&w, 1);
+	log_fix_setup(&w);
+	log_fix_append_times(&w, FULL);
+	log_fix_add_region(&w);
+	log_fix_append_times(&w, 1);
 	log_writer_up(&w, 0, 101);
 	assert_false(log_writer_post_next(&w, 0, &p));
 	assert_true(log_writer_alloc_next(&w, 0, &index));
 	assert_false(log_writer_post_next(&w, 0, &p));
 	log_writer_alloc_done(&w, 0, 0, 0);
-	post(&w, 0, &p);
+	log_fix_post(&w, 0, &p);
 	assert_false(log_writer_post_next(&w, 0, &p));
-	lend_all(&w, 0);
-	post(&w, 0, &p);
+	log_fix_lend_all(&w, 0);
+	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.index, 1);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 /* ---- trimming ---- */
@@ -556,26 +442,26 @@ static void what_is_not_committed_or_last_is_not_trimmed(void **state)
 	uint8_t *base;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, FULL);
-	add_region(&w);
-	settle(&w, 0);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, FULL);
+	log_fix_add_region(&w);
+	log_fix_settle(&w, 0);
 	assert_null(log_writer_trim(&w, w.seq));
-	settle(&w, 1);
+	log_fix_settle(&w, 1);
 	assert_int_equal(w.committed, FULL);
 	/* The next one is empty: nothing else would tell the end. */
 	assert_null(log_writer_trim(&w, w.seq));
-	append_times(&w, 1);
+	log_fix_append_times(&w, 1);
 	assert_null(log_writer_trim(&w, FULL - 1));
 	base = log_writer_trim(&w, w.seq);
 	assert_non_null(base);
 	free(base);
 	assert_int_equal(w.region_first, 1);
-	settle(&w, 0);
-	settle(&w, 1);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 1);
 	assert_null(log_writer_trim(&w, w.seq));
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void what_is_being_sent_is_not_trimmed(void **state)
@@ -585,41 +471,20 @@ static void what_is_being_sent_is_not_trimmed(void **state)
 	uint8_t *base;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, FULL);
-	add_region(&w);
-	append_times(&w, 1);
-	settle(&w, 0);
-	settle(&w, 1);
-	post(&w, 2, &p);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, FULL);
+	log_fix_add_region(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 1);
+	log_fix_post(&w, 2, &p);
 	assert_null(log_writer_trim(&w, w.seq));
 	log_writer_acked(&w, &p);
 	base = log_writer_trim(&w, w.seq);
 	assert_non_null(base);
 	free(base);
-	teardown(&w);
-}
-
-/* Two regions, the second with one record; all up; 0 and 1 have all. */
-static void setup_two(struct log_writer *w)
-{
-	setup(w);
-	up_three(w);
-	append_times(w, FULL);
-	add_region(w);
-	append_times(w, 1);
-	lend_all(w, 0);
-	lend_all(w, 1);
-	lend_all(w, 2);
-}
-
-static void trim_one(struct log_writer *w)
-{
-	uint8_t *base = log_writer_trim(w, w->seq);
-
-	assert_non_null(base);
-	free(base);
+	log_fix_teardown(&w);
 }
 
 static void a_peer_frees_what_is_trimmed(void **state)
@@ -628,11 +493,11 @@ static void a_peer_frees_what_is_trimmed(void **state)
 	uint32_t below;
 
 	(void)state;
-	setup_two(&w);
-	settle(&w, 0);
-	settle(&w, 1);
+	log_fix_setup_two(&w);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 1);
 	assert_false(log_writer_free_next(&w, 0, &below));
-	trim_one(&w);
+	log_fix_trim_one(&w);
 	assert_true(log_writer_free_next(&w, 0, &below));
 	assert_int_equal(below, 1);
 	assert_false(log_writer_free_next(&w, 0, &below));
@@ -642,7 +507,7 @@ static void a_peer_frees_what_is_trimmed(void **state)
 	log_writer_up(&w, 0, 101);
 	assert_true(log_writer_free_next(&w, 0, &below));
 	assert_int_equal(below, 1);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_peer_keeps_the_last_region_that_shows_its_end(void **state)
@@ -652,24 +517,24 @@ static void a_peer_keeps_the_last_region_that_shows_its_end(void **state)
 	uint32_t below;
 
 	(void)state;
-	setup_two(&w);
-	settle(&w, 0);
-	settle(&w, 1);
+	log_fix_setup_two(&w);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 1);
 	/* Peer 2 has all of region 0 and nothing of region 1. */
-	post(&w, 2, &p);
+	log_fix_post(&w, 2, &p);
 	log_writer_acked(&w, &p);
 	assert_int_equal(w.peers[2].acked.seq, FULL);
-	trim_one(&w);
+	log_fix_trim_one(&w);
 	assert_false(log_writer_free_next(&w, 2, &below));
 	assert_int_equal(w.peers[2].acked.seq, FULL);
-	post(&w, 2, &p);
+	log_fix_post(&w, 2, &p);
 	assert_int_equal(p.index, 1);
 	assert_int_equal(p.off, LOG_DATA_OFF);
 	assert_false(log_writer_free_next(&w, 2, &below));
 	log_writer_acked(&w, &p);
 	assert_true(log_writer_free_next(&w, 2, &below));
 	assert_int_equal(below, 1);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_peer_behind_what_is_trimmed_starts_again(void **state)
@@ -679,17 +544,17 @@ static void a_peer_behind_what_is_trimmed_starts_again(void **state)
 	uint32_t below, index;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 3);
-	settle(&w, 2);
-	append_times(&w, FULL - 3);
-	add_region(&w);
-	append_times(&w, 1);
-	settle(&w, 0);
-	settle(&w, 1);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 3);
+	log_fix_settle(&w, 2);
+	log_fix_append_times(&w, FULL - 3);
+	log_fix_add_region(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 1);
 	log_writer_down(&w, 2);
-	trim_one(&w);
+	log_fix_trim_one(&w);
 	log_writer_up(&w, 2, 103);
 	/* First what it has goes, so that no gap is ever seen. */
 	assert_false(log_writer_alloc_next(&w, 2, &index));
@@ -700,19 +565,19 @@ static void a_peer_behind_what_is_trimmed_starts_again(void **state)
 	assert_true(log_writer_alloc_next(&w, 2, &index));
 	assert_int_equal(index, 1);
 	log_writer_alloc_done(&w, 2, 1, 0);
-	post(&w, 2, &p);
+	log_fix_post(&w, 2, &p);
 	assert_int_equal(p.index, 1);
-	slot_is(&p, 0, FULL + 1, LENGTH + (FULL + 1) * REC);
+	log_fix_slot_is(&p, 0, FULL + 1, LENGTH + (FULL + 1) * REC);
 	/* Also with a post on the way that was sent before. */
 	log_writer_down(&w, 2);
-	append_times(&w, 1);
+	log_fix_append_times(&w, 1);
 	log_writer_up(&w, 2, 103);
 	assert_true(log_writer_free_next(&w, 2, &below));
-	post(&w, 2, &q);
-	assert_memory_equal(&p, &q, sizeof(p));
+	log_fix_post(&w, 2, &q);
+	same_post(&p, &q);
 	log_writer_acked(&w, &q);
 	assert_int_equal(w.peers[2].acked.seq, FULL + 1);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void posts_of_trimmed_regions_are_not_repeated(void **state)
@@ -722,21 +587,21 @@ static void posts_of_trimmed_regions_are_not_repeated(void **state)
 	uint32_t below;
 
 	(void)state;
-	setup_two(&w);
-	settle(&w, 0);
-	settle(&w, 1);
-	post(&w, 2, &p);
-	post(&w, 2, &q);
+	log_fix_setup_two(&w);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 1);
+	log_fix_post(&w, 2, &p);
+	log_fix_post(&w, 2, &q);
 	log_writer_down(&w, 2);
-	append_times(&w, 1);
-	trim_one(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_trim_one(&w);
 	log_writer_up(&w, 2, 103);
 	assert_true(log_writer_free_next(&w, 2, &below));
-	post(&w, 2, &r);
-	assert_memory_equal(&r, &q, sizeof(q));
-	post(&w, 2, &r);
-	slot_is(&r, 1, FULL + 2, LENGTH + (FULL + 2) * REC);
-	teardown(&w);
+	log_fix_post(&w, 2, &r);
+	same_post(&r, &q);
+	log_fix_post(&w, 2, &r);
+	log_fix_slot_is(&r, 1, FULL + 2, LENGTH + (FULL + 2) * REC);
+	log_fix_teardown(&w);
 }
 
 /* ---- replacing ---- */
@@ -748,26 +613,26 @@ static void while_one_is_replaced_both_lists_count(void **state)
 	struct log_writer w;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
 	assert_int_equal(log_writer_replace(&w, 2, other), 3);
 	assert_int_equal(log_writer_replace(&w, 1, other), -EBUSY);
-	up(&w, 3);
+	log_fix_up(&w, 3);
 	/* A majority of the old list alone. */
-	settle(&w, 0);
-	settle(&w, 2);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 2);
 	assert_int_equal(w.committed, 0);
-	settle(&w, 3);
+	log_fix_settle(&w, 3);
 	assert_int_equal(w.committed, 1);
-	append_times(&w, 1);
+	log_fix_append_times(&w, 1);
 	/* One of the new list alone. */
-	settle(&w, 0);
-	settle(&w, 3);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 3);
 	assert_int_equal(w.committed, 1);
-	settle(&w, 1);
+	log_fix_settle(&w, 1);
 	assert_int_equal(w.committed, 2);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void the_new_one_is_listed_when_it_has_what_is_committed(void **state)
@@ -778,18 +643,18 @@ static void the_new_one_is_listed_when_it_has_what_is_committed(void **state)
 	uint32_t below;
 
 	(void)state;
-	setup_two(&w);
-	settle(&w, 0);
-	settle(&w, 1);
-	trim_one(&w);
+	log_fix_setup_two(&w);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 1);
+	log_fix_trim_one(&w);
 	log_writer_down(&w, 2);
 	assert_int_equal(log_writer_replace(&w, 2, other), 3);
 	assert_false(log_writer_replace_ready(&w));
 	log_writer_up(&w, 3, 104);
 	while (log_writer_free_next(&w, 3, &below))
 		;
-	lend_all(&w, 3);
-	post(&w, 3, &p);
+	log_fix_lend_all(&w, 3);
+	log_fix_post(&w, 3, &p);
 	/* It begins with the first region alive. */
 	assert_int_equal(p.index, 1);
 	assert_false(log_writer_replace_ready(&w));
@@ -805,14 +670,14 @@ static void the_new_one_is_listed_when_it_has_what_is_committed(void **state)
 	assert_int_equal(log_writer_find(&w, 3), -ENOENT);
 	assert_int_equal(log_writer_find(&w, 4), 3);
 	/* The new list alone counts. */
-	append_times(&w, 1);
-	settle(&w, 0);
-	settle(&w, 3);
+	log_fix_append_times(&w, 1);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 3);
 	assert_int_equal(w.committed, w.seq);
 	assert_int_equal(
 		log_writer_replace(&w, 3, (struct log_writer_peer_id){ 3, 1 }),
 		2);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_replacement_that_is_given_up_leaves_the_old_list(void **state)
@@ -820,12 +685,12 @@ static void a_replacement_that_is_given_up_leaves_the_old_list(void **state)
 	struct log_writer w;
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
 	assert_int_equal(log_writer_replace(&w, 2, other), 3);
-	settle(&w, 0);
-	settle(&w, 2);
+	log_fix_settle(&w, 0);
+	log_fix_settle(&w, 2);
 	log_writer_fail(&w, 3);
 	assert_false(log_writer_replace_ready(&w));
 	assert_int_equal(w.committed, 0);
@@ -834,7 +699,7 @@ static void a_replacement_that_is_given_up_leaves_the_old_list(void **state)
 	assert_int_equal(w.version, 1);
 	assert_int_equal(log_writer_find(&w, 4), -ENOENT);
 	assert_int_equal(log_writer_find(&w, 3), 2);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_peer_that_restarted_may_replace_itself(void **state)
@@ -843,10 +708,10 @@ static void a_peer_that_restarted_may_replace_itself(void **state)
 	struct log_writer_peer_id ids[3];
 
 	(void)state;
-	setup(&w);
-	up_three(&w);
-	append_times(&w, 1);
-	settle(&w, 2);
+	log_fix_setup(&w);
+	log_fix_up_three(&w);
+	log_fix_append_times(&w, 1);
+	log_fix_settle(&w, 2);
 	assert_int_equal(log_writer_replace(
 				 &w, 2, (struct log_writer_peer_id){ 3, 103 }),
 			 -EEXIST);
@@ -859,15 +724,15 @@ static void a_peer_that_restarted_may_replace_itself(void **state)
 	assert_int_equal(w.peers[2].state, LOG_PEER_FAILED);
 	assert_int_equal(log_writer_find(&w, 3), 3);
 	/* What it had counts no more. */
-	settle(&w, 0);
+	log_fix_settle(&w, 0);
 	assert_int_equal(w.committed, 0);
-	up(&w, 3);
-	settle(&w, 3);
-	settle(&w, 1);
+	log_fix_up(&w, 3);
+	log_fix_settle(&w, 3);
+	log_fix_settle(&w, 1);
 	assert_int_equal(w.committed, 1);
 	log_writer_list_new(&w, ids);
 	assert_int_equal(ids[2].boot_id, 203);
-	teardown(&w);
+	log_fix_teardown(&w);
 }
 
 static void a_new_peer_counts_when_it_shows_a_record(void **state)
@@ -875,22 +740,148 @@ static void a_new_peer_counts_when_it_shows_a_record(void **state)
 	struct log_writer w;
 
 	(void)state;
-	setup_two(&w);
+	log_fix_setup_two(&w);
 	/* Committed is all of region 0; region 1 is behind that. */
 	for (uint32_t i = 0; i < 2; i++) {
 		struct log_post p;
 
-		post(&w, i, &p);
+		log_fix_post(&w, i, &p);
 		log_writer_acked(&w, &p);
 	}
 	assert_int_equal(w.committed, FULL);
-	trim_one(&w);
+	log_fix_trim_one(&w);
 	assert_int_equal(log_writer_replace(&w, 2, other), 3);
 	assert_false(log_writer_replace_ready(&w));
-	up(&w, 3);
-	settle(&w, 3);
+	log_fix_up(&w, 3);
+	log_fix_settle(&w, 3);
 	assert_true(log_writer_replace_ready(&w));
-	teardown(&w);
+	log_fix_teardown(&w);
+}
+
+/* ---- a log that was read ---- */
+
+/* @w becomes what was read of @from, all of it. */
+static void load(struct log_writer *w, const struct log_writer *from)
+{
+	static const struct log_writer_peer_id ids[] = { { 1, 101 },
+							 { 2, 102 },
+							 { 3, 103 } };
+
+	log_writer_init(w, CLUSTER, INO, EPOCH, 1, LOG2, ids, 3, 0);
+	for (uint32_t i = 0; i < from->region_count; i++) {
+		const struct log_region_mirror *r = &from->regions[i];
+		uint8_t *base = calloc(1, SIZE);
+
+		assert_non_null(base);
+		memcpy(base, r->base, r->end);
+		assert_int_equal(log_writer_load_region(w, base, r->index,
+							r->end,
+							r->length_first),
+				 0);
+	}
+	assert_int_equal(w->seq, from->seq);
+	assert_int_equal(w->length, from->length);
+}
+
+static void what_a_minority_has_is_brought_to_a_majority(void **state)
+{
+	struct log_writer v, w;
+	struct log_post p;
+	uint32_t below, index;
+
+	(void)state;
+	log_fix_setup_two(&v);
+	log_fix_append_times(&v, 2);
+	assert_int_equal(log_fix_append_kind(&v, LOG_REC_SIZE, 33, 0), 0);
+	log_fix_settle(&v, 0);
+	log_fix_post(&v, 1, &p);
+	log_writer_acked(&v, &p);
+	load(&w, &v);
+	log_writer_load_peer(&w, 0, &v.peers[0].acked);
+	log_writer_load_peer(&w, 1, &v.peers[1].acked);
+	assert_int_equal(w.committed, FULL);
+	log_writer_up(&w, 1, 102);
+	log_writer_up(&w, 2, 103);
+	/* One goes on where it is. */
+	assert_false(log_writer_free_next(&w, 1, &below));
+	assert_true(log_writer_alloc_next(&w, 1, &index));
+	assert_int_equal(index, 1);
+	log_writer_alloc_done(&w, 1, 1, 0);
+	log_fix_post(&w, 1, &p);
+	log_fix_slot_is(&p, 0, FULL + 4, 33);
+	assert_int_equal(p.off, LOG_DATA_OFF);
+	log_writer_acked(&w, &p);
+	assert_int_equal(w.committed, w.seq);
+	/* One begins. */
+	assert_true(log_writer_alloc_next(&w, 2, &index));
+	assert_int_equal(index, 0);
+	log_writer_alloc_done(&w, 2, 0, 0);
+	log_fix_post(&w, 2, &p);
+	log_fix_slot_is(&p, 0, FULL, LENGTH + FULL * REC);
+	log_fix_teardown(&v);
+	log_fix_teardown(&w);
+}
+
+static void one_that_is_behind_a_read_log_starts_again(void **state)
+{
+	struct log_writer v, w;
+	struct log_post p;
+	uint32_t below, index;
+
+	(void)state;
+	log_fix_setup_two(&v);
+	log_fix_settle(&v, 0);
+	log_fix_settle(&v, 1);
+	log_fix_trim_one(&v);
+	load(&w, &v);
+	assert_int_equal(w.region_first, 1);
+	log_writer_load_peer(&w, 2,
+			     &(struct log_pos){ .index = 0,
+						.off = LOG_DATA_OFF + 1000,
+						.seq = 1,
+						.length = LENGTH + REC });
+	log_writer_up(&w, 2, 103);
+	assert_true(log_writer_free_next(&w, 2, &below));
+	assert_int_equal(below, 1);
+	assert_true(log_writer_alloc_next(&w, 2, &index));
+	assert_int_equal(index, 1);
+	log_writer_alloc_done(&w, 2, 1, 0);
+	log_fix_post(&w, 2, &p);
+	log_fix_slot_is(&p, 0, FULL + 1, LENGTH + (FULL + 1) * REC);
+	log_fix_teardown(&v);
+	log_fix_teardown(&w);
+}
+
+static void a_read_log_with_a_gap_or_damage_is_refused(void **state)
+{
+	static const struct log_writer_peer_id id = { 1, 101 };
+	const uint32_t to = LOG_DATA_OFF + 1000;
+	struct log_writer v, w;
+	uint8_t *a, *b;
+
+	(void)state;
+	log_fix_setup_two(&v);
+	a = v.regions[0].base;
+	b = v.regions[1].base;
+	log_writer_init(&w, CLUSTER, INO, EPOCH, 1, LOG2, &id, 1, 0);
+	assert_int_equal(log_writer_load_region(&w, a, 0, to + 8, 0), -EBADMSG);
+	assert_int_equal(log_writer_load_region(&w, a, 0, LOG_DATA_OFF, 0),
+			 -EBADMSG);
+	a[to - 1] ^= 1;
+	assert_int_equal(log_writer_load_region(&w, a, 0, to, 0), -EBADMSG);
+	a[to - 1] ^= 1;
+	assert_int_equal(w.region_count, 0);
+	assert_int_equal(log_writer_load_region(&w, a, 0, to, 0), 0);
+	assert_int_equal(log_writer_load_region(&w, b, 1, to, 0), -EBADMSG);
+	assert_int_equal(w.region_count, 1);
+	log_writer_fini(&w);
+	log_writer_init(&w, CLUSTER, INO, EPOCH, 1, LOG2, &id, 1, 0);
+	assert_int_equal(log_writer_load_region(&w, a, 0, v.regions[0].end, 0),
+			 0);
+	assert_int_equal(log_writer_load_region(&w, b, 2, to, 0), -EBADMSG);
+	assert_int_equal(log_writer_load_region(&w, b, 1, to, 0), 0);
+	log_writer_fini(&w);
+	log_fix_teardown(&v);
 }
 
 int main(void)
@@ -934,6 +925,9 @@ int main(void)
 			a_replacement_that_is_given_up_leaves_the_old_list),
 		cmocka_unit_test(a_peer_that_restarted_may_replace_itself),
 		cmocka_unit_test(a_new_peer_counts_when_it_shows_a_record),
+		cmocka_unit_test(what_a_minority_has_is_brought_to_a_majority),
+		cmocka_unit_test(one_that_is_behind_a_read_log_starts_again),
+		cmocka_unit_test(a_read_log_with_a_gap_or_damage_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
