@@ -68,9 +68,11 @@ FUSE_LIBS = $(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --libs --stati
 LIBS_common := -lisal -lxxhash -ljansson -lmicrohttpd -lm
 LIBS_blockd := -luring -llmdb
 LIBS_metad := -lraft -luv -llmdb
+LIBS_logd :=
 
 common_SRC := $(sort $(wildcard common/*.c))
 blockd_SRC := $(sort $(wildcard blockd/*.c))
+logd_SRC := $(sort $(wildcard logd/*.c))
 metad_SRC := $(sort $(wildcard metad/*.c))
 core_SRC := $(sort $(wildcard fuse/core/*.c))
 fuse_SRC := $(sort $(wildcard fuse/*.c))
@@ -90,6 +92,7 @@ not_main = $(filter-out %/main.c,$(1))
 
 PROGRAMS := $(if $(fuse_SRC),$(BIN)/hailfs) \
 	$(if $(filter %/main.c,$(blockd_SRC)),$(BIN)/hail-blockd) \
+	$(if $(filter %/main.c,$(logd_SRC)),$(BIN)/hail-logd) \
 	$(if $(filter %/main.c,$(metad_SRC)),$(BIN)/hail-metad) \
 	$(if $(hailctl_SRC),$(BIN)/hailctl)
 UNIT := $(patsubst tests/unit/%.c,$(TST)/unit/%,$(unit_SRC))
@@ -131,6 +134,7 @@ $(LIB)/lib$(1).a: $(call objs,$(call not_main,$(2)))
 endef
 $(eval $(call library,common,$(common_SRC)))
 $(eval $(call library,blockd,$(blockd_SRC)))
+$(eval $(call library,logd,$(logd_SRC)))
 $(eval $(call library,metad,$(metad_SRC)))
 $(eval $(call library,hailfs,$(core_SRC)))
 $(eval $(call library,test,$(testlib_SRC)))
@@ -141,6 +145,8 @@ link = $(call say,LD,$@) ; mkdir -p $(@D) ; \
 # ---- programs ----
 $(BIN)/hail-blockd: $(OBJ)/blockd/main.o $(LIB)/libblockd.a $(LIB)/libcommon.a
 	$(call link,$^ $(LIBS_blockd) $(LIBS_common))
+$(BIN)/hail-logd: $(OBJ)/logd/main.o $(LIB)/liblogd.a $(LIB)/libcommon.a
+	$(call link,$^ $(LIBS_logd) $(LIBS_common))
 $(BIN)/hail-metad: $(OBJ)/metad/main.o $(LIB)/libmetad.a $(LIB)/libcommon.a
 	$(call link,$^ $(LIBS_metad) $(LIBS_common))
 $(BIN)/hailfs: $(call objs,$(fuse_SRC)) $(LIB)/libhailfs.a $(LIB)/libcommon.a
@@ -149,20 +155,20 @@ $(BIN)/hailctl: $(call objs,$(hailctl_SRC)) $(LIB)/libhailfs.a $(LIB)/libcommon.
 	$(call link,$^ $(LIBS_common))
 
 # ---- tests ----
-TEST_LIBS := $(LIB)/libtest.a $(LIB)/libblockd.a $(LIB)/libmetad.a \
-	$(LIB)/libhailfs.a $(LIB)/libcommon.a
+TEST_LIBS := $(LIB)/libtest.a $(LIB)/libblockd.a $(LIB)/liblogd.a \
+	$(LIB)/libmetad.a $(LIB)/libhailfs.a $(LIB)/libcommon.a
 # tests/lib/fail_malloc.h
 comma := ,
 WRAP := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc strdup strndup)
 $(TST)/unit/test_options $(TST)/fuzz/fuzz_options: $(OBJ)/fuse/options.o
 $(TST)/unit/%: $(OBJ)/tests/unit/%.o $(OBJ)/tests/lib/fail_malloc.o $(TEST_LIBS)
 	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(WRAP) -lcmocka \
-		$(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+		$(LIBS_blockd) $(LIBS_logd) $(LIBS_metad) $(LIBS_common))
 $(TST)/sim/sim_cluster: $(call objs,$(simlib_SRC))
 $(TST)/sim/%: $(OBJ)/tests/sim/%.o $(TEST_LIBS)
-	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(LIBS_blockd) $(LIBS_logd) $(LIBS_metad) $(LIBS_common))
 $(TST)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/lib/fuzz_main.o $(TEST_LIBS)
-	$(call link,$^ $(LIBS_blockd) $(LIBS_metad) $(LIBS_common))
+	$(call link,$^ $(LIBS_blockd) $(LIBS_logd) $(LIBS_metad) $(LIBS_common))
 $(TST)/integ/posix/posix: $(call objs,$(sort $(wildcard tests/integ/posix/*.c)))
 	$(call link,$^)
 $(addprefix $(TST)/integ/,acked randops forbid cached_read \
@@ -206,7 +212,7 @@ integ-programs: $(INTEG)
 check-rdma: all tests
 	DEPS_PREFIX=$(DEPS_PREFIX) tests/integ/run.sh -d vm
 
-HEADERS := $(sort $(wildcard common/*.h blockd/*.h metad/*.h fuse/*.h \
+HEADERS := $(sort $(wildcard common/*.h blockd/*.h logd/*.h metad/*.h fuse/*.h \
 	fuse/core/*.h tools/hailctl/*.h tests/*/*.h \
 	tests/integ/posix/*.h tests/integ/preload/*.h))
 hdr-check: $(patsubst %.h,$(OBJ)/hdr/%.ok,$(HEADERS))
@@ -239,7 +245,7 @@ cov:
 # ---- upkeep ----
 .PHONY: format lint install clean help
 FORMAT ?= clang-format-14
-C_FILES := $(sort $(common_SRC) $(blockd_SRC) $(metad_SRC) $(core_SRC) \
+C_FILES := $(sort $(common_SRC) $(blockd_SRC) $(logd_SRC) $(metad_SRC) $(core_SRC) \
 	$(fuse_SRC) $(hailctl_SRC) $(testlib_SRC) $(unit_SRC) $(sim_SRC) \
 	$(simlib_SRC) $(fuzz_SRC) $(integ_SRC) $(preload_SRC) $(bench_SRC) \
 	$(power_SRC))

@@ -3,7 +3,8 @@
 #include "common/diag.h"
 
 static const char *const kinds[] = { [DAEMON_METAD] = "metad",
-				     [DAEMON_BLOCKD] = "blockd" };
+				     [DAEMON_BLOCKD] = "blockd",
+				     [DAEMON_LOGD] = "logd" };
 
 /* Returns 0; 1: done; -errno. */
 static int parse(const char *kind, const struct opt *table,
@@ -54,6 +55,21 @@ static int apply_keys(const char *kind, const struct opt *table,
 	return 0;
 }
 
+static const struct conf_daemon *find_self(enum daemon_kind kind,
+					   const struct conf *conf,
+					   uint32_t id)
+{
+	switch (kind) {
+	case DAEMON_METAD:
+		return conf_find(conf->metads, conf->metad_count, id);
+	case DAEMON_BLOCKD:
+		return conf_find(conf->blockds, conf->blockd_count, id);
+	case DAEMON_LOGD:
+		return conf_find(conf->logds, conf->logd_count, id);
+	}
+	return NULL;
+}
+
 int daemon_configure(enum daemon_kind kind, const struct opt *table,
 		     void *config, int argc, char **argv, struct conf *conf,
 		     const struct conf_daemon **self_ret)
@@ -68,12 +84,7 @@ int daemon_configure(enum daemon_kind kind, const struct opt *table,
 	rv = conf_load(c->cluster, conf);
 	if (rv < 0)
 		return rv;
-	if (kind == DAEMON_METAD)
-		self = conf_find(conf->metads, conf->metad_count,
-				 (uint32_t)c->id);
-	else
-		self = conf_find(conf->blockds, conf->blockd_count,
-				 (uint32_t)c->id);
+	self = find_self(kind, conf, (uint32_t)c->id);
 	if (!self) {
 		fprintf(stderr, "hail-%s: %s has no line '%s %llu'\n", name,
 			c->cluster, name, (unsigned long long)c->id);

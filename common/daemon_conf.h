@@ -35,7 +35,7 @@ struct daemon_config {
 	  0, 0, NULL, "LIST",                                                 \
 	  "subsystems whose debug messages appear, or 'all'" }
 
-enum daemon_kind { DAEMON_METAD, DAEMON_BLOCKD };
+enum daemon_kind { DAEMON_METAD, DAEMON_BLOCKD, DAEMON_LOGD };
 
 /* Fills in @config, which begins with a struct daemon_config, and @conf: the
  * defaults of @table, then the daemon's keys in the cluster file, then the

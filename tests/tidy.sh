@@ -9,7 +9,7 @@ out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
 passed=0 failed=0
 
-sources=$(find common blockd metad fuse tools tests bench \
+sources=$(find common blockd logd metad fuse tools tests bench \
 	-name '*.[ch]' 2>/dev/null | sort)
 headers=$(echo "$sources" | grep '\.h$')
 c_files=$(echo "$sources" | grep '\.c$')
@@ -131,8 +131,8 @@ guards() {
 all_built() {
 	for c in $c_files; do
 		case $c in
-		common/*/* | blockd/*/* | metad/*/*) ;;
-		common/*.c | blockd/*.c | metad/*.c) continue ;;
+		common/*/* | blockd/*/* | logd/*/* | metad/*/*) ;;
+		common/*.c | blockd/*.c | logd/*.c | metad/*.c) continue ;;
 		fuse/core/*/*) ;;
 		fuse/core/*.c) continue ;;
 		fuse/*/*) ;;
@@ -152,8 +152,8 @@ headers_checked() {
 		tests/integ/posix/* | tests/integ/preload/*) continue ;;
 		tools/hailctl/*/* | tests/*/*/* | fuse/core/*/*) ;;
 		tools/hailctl/* | tests/*/* | fuse/core/*) continue ;;
-		common/*/* | blockd/*/* | metad/*/* | fuse/*/*) ;;
-		common/* | blockd/* | metad/* | fuse/*) continue ;;
+		common/*/* | blockd/*/* | logd/*/* | metad/*/* | fuse/*/*) ;;
+		common/* | blockd/* | logd/* | metad/* | fuse/*) continue ;;
 		esac
 		echo "$h:1: make hdr-check does not look at it"
 	done
@@ -215,7 +215,7 @@ unit_tests_have_modules() {
 		module=$(basename "$t" .c)
 		module=${module#test_}
 		while :; do
-			found=$(find common blockd metad fuse tools tests/lib \
+			found=$(find common blockd logd metad fuse tools tests/lib \
 				-name "$module.[ch]" | head -n 1)
 			[ -z "$found" ] || break
 			case $module in
@@ -230,7 +230,7 @@ unit_tests_have_modules() {
 # All folders' libraries are linked into one test, so their global names must
 # differ. Looks at what was built last; nothing built, nothing found.
 names_differ() {
-	for lib in common blockd metad hailfs; do
+	for lib in common blockd logd metad hailfs; do
 		nm -g --defined-only build/release/lib/lib$lib.a 2>/dev/null |
 			awk -v lib=$lib 'NF == 3 { print $3, lib }'
 	done | sort -u | awk '

@@ -5,6 +5,7 @@
 #include "common/frame_in.h"
 #include "common/status.h"
 #include "common/wire_blk.h"
+#include "common/wire_log.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -31,6 +32,10 @@ struct fake_metad {
 	unsigned registrations, map_fetches;
 	struct meta_register last_register;
 	struct meta_heartbeat last_heartbeat;
+	struct meta_log_register last_log_register;
+	struct meta_log_heartbeat last_log_heartbeat;
+	struct meta_log_gone gone[FAKE_GONE_MAX]; /* verdicts */
+	unsigned gone_count, named;
 	uint64_t cluster_id;
 	/* the thread's */
 	int listen_fd, stop_fds[2];
@@ -83,6 +88,35 @@ static void put_rhdr(struct wire_out *o)
 	meta_rhdr_encode(o, &r);
 }
 
+/* Verdicts for those of the named logs that have one. */
+static void put_verdicts(struct fake_metad *m, struct wire_str logs,
+			 struct wire_out *o)
+{
+	uint8_t gone[FAKE_GONE_MAX * 32];
+	struct meta_log_heartbeat_reply r = { .count = 0 };
+	struct wire_out g;
+	struct wire_in in;
+
+	wire_in_init(&in, logs.p, logs.len);
+	wire_out_init(&g, gone, sizeof(gone));
+	while (in.len > 0 && !in.bad) {
+		struct log_name n;
+
+		log_name_decode(&in, &n);
+		m->named++;
+		for (unsigned i = 0; i < m->gone_count; i++) {
+			if (m->gone[i].ino != n.ino ||
+			    m->gone[i].epoch != n.epoch)
+				continue;
+			meta_log_gone_encode(&g, &m->gone[i]);
+			r.count++;
+		}
+	}
+	assert(!g.overflow);
+	r.gone = (struct wire_str){ gone, (uint32_t)g.len };
+	meta_log_heartbeat_reply_encode(o, &r);
+}
+
 /* Builds the answer to @f. Returns false when there shall be none. */
 static bool handle(struct fake_metad *m, const struct frame *f,
 		   struct wire_out *o)
@@ -112,6 +146,24 @@ static bool handle(struct fake_metad *m, const struct frame *f,
 			die("bad HEARTBEAT");
 		m->last_heartbeat.error = none;
 		break;
+	case WIRE_OP_META_LOG_REGISTER:
+		if (meta_log_register_parse(f->body, f->h.body_len,
+					    &m->last_log_register) < 0)
+			die("bad LOG_REGISTER");
+		m->last_log_register.addr = none;
+		m->last_log_register.rdma_addr = none;
+		m->last_log_register.domain = none;
+		m->registrations++;
+		break;
+	case WIRE_OP_META_LOG_HEARTBEAT:
+		if (meta_log_heartbeat_parse(f->body, f->h.body_len,
+					     &m->last_log_heartbeat) < 0)
+			die("bad LOG_HEARTBEAT");
+		put_rhdr(o);
+		meta_lease_reply_encode(o, &lease);
+		put_verdicts(m, m->last_log_heartbeat.logs, o);
+		m->last_log_heartbeat.logs = none;
+		return m->lease_ms > 0;
 	case WIRE_OP_META_MAP_GET:
 		m->map_fetches++;
 		put_rhdr(o);
@@ -151,7 +203,7 @@ static void conn_readable(struct fake_metad *m, struct fm_conn *c)
 		frame_free(f);
 	}
 	if (rv < 0)
-		die("bad frame from the block daemon");
+		die("bad frame from the daemon");
 }
 
 static void conn_begin(struct fake_metad *m)
@@ -308,5 +360,37 @@ void fake_metad_heartbeat(struct fake_metad *m, struct meta_heartbeat *last)
 {
 	pthread_mutex_lock(&m->lock);
 	*last = m->last_heartbeat;
+	pthread_mutex_unlock(&m->lock);
+}
+
+void fake_metad_log_register(struct fake_metad *m,
+			     struct meta_log_register *last)
+{
+	pthread_mutex_lock(&m->lock);
+	*last = m->last_log_register;
+	pthread_mutex_unlock(&m->lock);
+}
+
+unsigned fake_metad_log_heartbeat(struct fake_metad *m,
+				  struct meta_log_heartbeat *last)
+{
+	unsigned named;
+
+	pthread_mutex_lock(&m->lock);
+	if (last)
+		*last = m->last_log_heartbeat;
+	named = m->named;
+	pthread_mutex_unlock(&m->lock);
+	return named;
+}
+
+void fake_metad_judge(struct fake_metad *m, uint64_t ino, uint64_t epoch,
+		      enum meta_log_verdict verdict)
+{
+	pthread_mutex_lock(&m->lock);
+	if (m->gone_count == FAKE_GONE_MAX)
+		die("verdicts");
+	m->gone[m->gone_count++] = (struct meta_log_gone){ ino, epoch,
+							   (uint8_t)verdict };
 	pthread_mutex_unlock(&m->lock);
 }
