@@ -35,7 +35,6 @@ code 2 df --scrub; says "no option of 'hailctl df'"
 code 2 --nonsense df
 code 2 local up "$C" --blokds 3; says "no option '--blokds'"
 code 2 fsck --limit; says "'--limit' needs a value"
-code 2 local up "$C" --logds 3; says "--logds 3"
 code 2 local up "$C" --metads 3; says "--metads 3"
 code 2 local up "$C" --replicas 2; says "--replicas 2"
 [ ! -e "$C" ] || fail "a refused local up left something"
@@ -46,8 +45,8 @@ code 1 local status "$T/none"; says "hailctl local up"
 code 0 --help
 
 # ---- up ----
-code 0 local up "$C" --blockds 2 --no-mount --json
-json "d['started'] == ['metad1', 'blockd1', 'blockd2'] and not d['mountpoint']"
+code 0 local up "$C" --blockds 2 --logds 2 --no-mount --json
+json "d['started'] == ['metad1', 'blockd1', 'blockd2', 'logd1', 'logd2'] and not d['mountpoint']"
 code 0 local up "$C" --json
 UPS=("$C")
 json "d['started'] == ['mount'] and d['mountpoint'] == '$MNT'"
@@ -60,15 +59,15 @@ sync "$MNT/a"
 # ---- looking ----
 K=(-c "$C/cluster.conf")
 code 0 local status "$C" --json
-json "[p['name'] for p in d['processes']] == ['metad1', 'blockd1', 'blockd2', 'mount']"
+json "[p['name'] for p in d['processes']] == ['metad1', 'blockd1', 'blockd2', 'logd1', 'logd2', 'mount']"
 json "all(p['pid'] > 1 for p in d['processes'])"
-json "[p['program'] for p in d['processes']] == ['hail-metad'] + 2 * ['hail-blockd'] + ['hailfs']"
-json "[p['role'] for p in d['processes']] == ['metadata', 'blocks', 'blocks', 'client']"
-json "[p['address'].rsplit(':', 1)[0] for p in d['processes'][:3]] == 3 * ['127.0.0.1']"
-json "d['processes'][3]['address'] == '$MNT'"
-json "[p['state'] for p in d['processes']] == 3 * ['ok'] + ['mounted']"
+json "[p['program'] for p in d['processes']] == ['hail-metad'] + 2 * ['hail-blockd'] + 2 * ['hail-logd'] + ['hailfs']"
+json "[p['role'] for p in d['processes']] == ['metadata', 'blocks', 'blocks', 'logs', 'logs', 'client']"
+json "[p['address'].rsplit(':', 1)[0] for p in d['processes'][:5]] == 5 * ['127.0.0.1']"
+json "d['processes'][5]['address'] == '$MNT'"
+json "[p['state'] for p in d['processes']] == 5 * ['ok'] + ['mounted']"
 code 0 "${K[@]}" status --json
-json "len(d['daemons']) == 3 and len(d['sessions']) == 1"
+json "len(d['daemons']) == 5 and len(d['sessions']) == 1"
 json "d['sessions'][0]['mountpoint'] == '$MNT'"
 json "all('epoch' in p and 'state' in p for p in d['daemons'])"
 code 0 "${K[@]}" df --json
@@ -81,7 +80,7 @@ json "0 < d['bytes_free'] <= $disk"
 free=$(($(stat -f -c '%a * %S' "$MNT")))
 [ $free -gt 0 ] && [ $free -le $disk ] || fail "statfs: $free of $disk"
 code 0 "${K[@]}" stats --json
-json "set(d) == {'metad1', 'blockd1', 'blockd2'}"
+json "set(d) == {'metad1', 'blockd1', 'blockd2', 'logd1', 'logd2'}"
 code 0 "${K[@]}" map --json
 json "[b['id'] for b in d['blockds']] == [1, 2] and len(d['slots']) == 4096"
 json "[b['slots'] for b in d['blockds']] == [2048, 2048]"
@@ -101,8 +100,8 @@ rm "$MNT/t"
 wait $top || fail "top"
 cp "$T/top" "$T/out"
 json "d['interval_ms'] >= 3000"
-json "[r['who'].split()[0] for r in d['rows']] == ['mount', 'metad'] + 2 * ['blockd']"
-json "5 < d['rows'][0]['sync']['per_s'] * d['interval_ms'] / 1000 <= 100"
+json "[r['who'].split()[0] for r in d['rows']] == ['mount', 'metad'] + 2 * ['blockd'] + 2 * ['logd']"
+json "5 < d['rows'][0]['sync']['per_s'] * d['interval_ms'] / 1000 < 100.5"
 json "0 < d['rows'][0]['sync']['mean_us'] < 1e6"
 json "0 < sum(r['write']['per_s'] for r in d['rows'][2:]) * d['interval_ms'] < 3e5"
 json "0 < sum(r['write']['mean_us'] for r in d['rows'][2:]) < 1e6"
@@ -147,6 +146,14 @@ grep -q 'blockd 2: [0-9.]* [KMG]*i*B of [0-9.]* [KMGT]iB read' "$T/tty" ||
 	{ cat -v "$T/tty"; fail "scrub: no progress"; }
 code 2 "${K[@]}" blockd scrub x
 code 1 "${K[@]}" blockd scrub 9; says "no blockd 9"
+code 0 "${K[@]}" logd drain 1 --wait --json
+json "d['state'] == 'drained' and d['draining'] and d['lent_bytes'] == 0"
+json "d['free_bytes'] == 0"
+code 0 "${K[@]}" logd drain 1 --off --json
+json "d['state'] == 'ok' and d['free_bytes'] == d['total_bytes'] > 0"
+code 1 "${K[@]}" logd drain 9; says "no logd 9"
+code 2 "${K[@]}" logd drain x; says "no daemon id"
+code 2 "${K[@]}" df --off; says "no option of 'hailctl df'"
 
 # ---- something is there, and does nothing ----
 for n in metad1 blockd2; do
@@ -171,13 +178,13 @@ code 1 "${K[@]}" fsck; says "blockd 2"
 # Who does not answer is not nothing.
 crash metad1
 code 3 "${K[@]}" status --json
-json "d['sessions'] is None and len(d['daemons']) == 3"
+json "d['sessions'] is None and len(d['daemons']) == 5"
 code 3 "${K[@]}" df --json
 json "d['inodes'] is None and d['inodes_max'] is None"
 json "d['purge_pending'] is None and d['bytes_free'] > 0"
 crash mount
 code 3 local status "$C" --json
-json "d['processes'][3]['state'] == 'dead'"
+json "d['processes'][5]['state'] == 'dead'"
 code 0 local up "$C" --json
 json "d['started'] == ['metad1', 'blockd2', 'mount']"
 [ "$(cat "$MNT/a")" = hello ] || fail "the file changed"

@@ -26,10 +26,13 @@ struct ctl_options {
 	char *cluster;
 	bool json;
 	uint64_t timeout_ms; /* to reach a daemon */
-	uint64_t blockds, logds, metads, replicas; /* 0: not given */
+	uint64_t blockds, metads, replicas; /* 0: not given */
+	uint64_t logds, log_memory;
 	bool mount;
 	char *mount_options;
 	bool scrub, repair, yes;
+	bool off, wait; /* logd drain */
+	uint64_t deadline_ms;
 	uint64_t limit;
 	uint64_t interval_ms, count; /* top */
 };
@@ -53,7 +56,7 @@ void ctl_say(const struct ctl *c, const char *fmt, ...) printf_like(2, 3);
 bool ctl_load(struct ctl *c, const char *path);
 
 /* ---- link.c ---- */
-enum daemon_kind { DAEMON_METAD, DAEMON_BLOCKD };
+enum daemon_kind { DAEMON_METAD, DAEMON_BLOCKD, DAEMON_LOGD };
 
 /* A connection to one daemon. */
 struct link {
@@ -64,7 +67,8 @@ struct link {
 	int error; /* 0: open; else why not, -errno */
 };
 
-const char *daemon_word(enum daemon_kind kind); /* "metad", "blockd" */
+const char *daemon_word(enum daemon_kind kind); /* "metad", ... */
+const char *daemon_program(enum daemon_kind kind); /* "hail-metad", ... */
 /* "blockd 2 (127.0.0.1:7102)"; a static buffer. */
 const char *link_name(const struct link *l);
 /* Connects; waits up to the timeout of the options. Returns 0 or -errno (also
@@ -84,12 +88,14 @@ int link_json(struct link *l, uint16_t op, json_t **ret);
 /* The reply's body after its meta_rhdr. Returns 0 or -EBADMSG. */
 int meta_body(const struct rpc_frame *f, struct wire_in *in);
 
-/* All daemons of the cluster, metads first. */
+/* Daemons of the cluster, metads first, block daemons, log daemons. */
 struct links {
 	struct link *v;
 	uint32_t count, failed;
 };
-int links_open(struct ctl *c, struct links *ls); /* 0 or -ENOMEM */
+/* Of metadata and blocks; of all. 0 or -ENOMEM. */
+int links_open(struct ctl *c, struct links *ls);
+int links_open_all(struct ctl *c, struct links *ls);
 void links_close(struct links *ls);
 /* The first metad; complains when it is not there (then NULL). */
 struct link *links_metad(struct links *ls);
@@ -145,6 +151,7 @@ int cmd_block_size(struct ctl *c, char **args);
 int cmd_block_size_set(struct ctl *c, char **args);
 int cmd_blockd_give_up(struct ctl *c, char **args);
 int cmd_blockd_scrub(struct ctl *c, char **args);
+int cmd_logd_drain(struct ctl *c, char **args);
 
 /* ---- shared by some commands ---- */
 /* Fetches the cluster map. Returns 0 or -errno. */

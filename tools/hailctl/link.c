@@ -51,7 +51,18 @@ static int net_get(struct ctl *c)
 
 const char *daemon_word(enum daemon_kind kind)
 {
-	return kind == DAEMON_METAD ? "metad" : "blockd";
+	return daemon_program(kind) + strlen("hail-");
+}
+
+const char *daemon_program(enum daemon_kind kind)
+{
+	static const char *const programs[] = {
+		[DAEMON_METAD] = "hail-metad",
+		[DAEMON_BLOCKD] = "hail-blockd",
+		[DAEMON_LOGD] = "hail-logd",
+	};
+
+	return programs[kind];
 }
 
 const char *link_name(const struct link *l)
@@ -248,24 +259,36 @@ int meta_getattr(struct link *metad, uint64_t ino, struct meta_attr *ret)
 
 /* ---- all daemons ---- */
 
+static void open_kind(struct ctl *c, struct links *ls, enum daemon_kind kind,
+		      const struct conf_daemon *d, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (link_open(c, kind, &d[i], &ls->v[ls->count++]) < 0)
+			ls->failed++;
+}
+
 int links_open(struct ctl *c, struct links *ls)
 {
-	uint32_t i;
+	const struct conf *conf = &c->conf;
 
 	ls->count = ls->failed = 0;
-	ls->v = calloc(c->conf.metad_count + c->conf.blockd_count,
-		       sizeof(*ls->v));
+	ls->v = calloc(conf->metad_count + conf->blockd_count +
+		       conf->logd_count, sizeof(*ls->v));
 	if (!ls->v)
 		return -ENOMEM;
-	for (i = 0; i < c->conf.metad_count; i++)
-		if (link_open(c, DAEMON_METAD, &c->conf.metads[i],
-			      &ls->v[ls->count++]) < 0)
-			ls->failed++;
-	for (i = 0; i < c->conf.blockd_count; i++)
-		if (link_open(c, DAEMON_BLOCKD, &c->conf.blockds[i],
-			      &ls->v[ls->count++]) < 0)
-			ls->failed++;
+	open_kind(c, ls, DAEMON_METAD, conf->metads, conf->metad_count);
+	open_kind(c, ls, DAEMON_BLOCKD, conf->blockds, conf->blockd_count);
 	return 0;
+}
+
+int links_open_all(struct ctl *c, struct links *ls)
+{
+	int rv = links_open(c, ls);
+
+	if (rv == 0)
+		open_kind(c, ls, DAEMON_LOGD, c->conf.logds,
+			  c->conf.logd_count);
+	return rv;
 }
 
 void links_close(struct links *ls)

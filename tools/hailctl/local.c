@@ -166,8 +166,9 @@ static void proc_fill(struct local *l, struct local_proc *p,
 		      enum local_role role, const struct conf_daemon *d)
 {
 	static const char *const programs[] = { "hail-metad", "hail-blockd",
-						"hailfs" };
-	static const char *const words[] = { "metad", "blockd", "mount" };
+						"hail-logd", "hailfs" };
+	static const char *const words[] = { "metad", "blockd", "logd",
+					     "mount" };
 
 	p->role = role;
 	p->program = programs[role];
@@ -187,7 +188,8 @@ struct local_proc *local_procs(struct local *l, uint32_t *count)
 	struct local_proc *v;
 	uint32_t n = 0, i;
 
-	v = calloc(conf->metad_count + conf->blockd_count + 1, sizeof(*v));
+	v = calloc(conf->metad_count + conf->blockd_count + conf->logd_count +
+		   1, sizeof(*v));
 	if (!v) {
 		ctl_err("out of memory");
 		return NULL;
@@ -196,9 +198,17 @@ struct local_proc *local_procs(struct local *l, uint32_t *count)
 		proc_fill(l, &v[n++], LOCAL_METAD, &conf->metads[i]);
 	for (i = 0; i < conf->blockd_count; i++)
 		proc_fill(l, &v[n++], LOCAL_BLOCKD, &conf->blockds[i]);
+	for (i = 0; i < conf->logd_count; i++)
+		proc_fill(l, &v[n++], LOCAL_LOGD, &conf->logds[i]);
 	proc_fill(l, &v[n++], LOCAL_MOUNT, NULL);
 	*count = n;
 	return v;
+}
+
+enum daemon_kind local_kind(const struct local_proc *p)
+{
+	return p->role == LOCAL_METAD ? DAEMON_METAD :
+	       p->role == LOCAL_BLOCKD ? DAEMON_BLOCKD : DAEMON_LOGD;
 }
 
 /* Is this process that program? It may have been replaced on disk since. */

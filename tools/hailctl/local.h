@@ -2,7 +2,7 @@
  *
  *	DIR/cluster.conf  metad1/  blockd1/ ...  run/NAME.{pid,log}  mnt/
  *
- * NAME is metad1, blockd1, ..., mount.
+ * NAME is metad1, blockd1, ..., logd1, ..., mount.
  */
 #ifndef TOOLS_HAILCTL_LOCAL_H
 #define TOOLS_HAILCTL_LOCAL_H
@@ -18,7 +18,12 @@ struct local {
 	int lock_fd;
 };
 
-enum local_role { LOCAL_METAD, LOCAL_BLOCKD, LOCAL_MOUNT };
+enum local_role {
+	LOCAL_METAD,
+	LOCAL_BLOCKD,
+	LOCAL_LOGD,
+	LOCAL_MOUNT,
+};
 
 /* One process that belongs to the cluster, running or not. */
 struct local_proc {
@@ -41,8 +46,11 @@ void local_close(struct local *l);
 bool local_holds_data(const char *path);
 /* Loads DIR/cluster.conf. */
 bool local_load(struct local *l);
-/* All processes: metads, blockds, the mount last. malloc'd; NULL: message. */
+/* All processes: metads, blockds, logds, the mount last. malloc'd; NULL:
+ * message. */
 struct local_proc *local_procs(struct local *l, uint32_t *count);
+/* What the process of a daemon is. */
+enum daemon_kind local_kind(const struct local_proc *p);
 /* The process that holds the pid file and is this program; 0: none. */
 pid_t local_pid(const struct local_proc *p);
 /* Starts a program; @argv[0] is its name, looked for next to hailctl, then in

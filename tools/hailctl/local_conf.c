@@ -82,6 +82,12 @@ static void put_name(FILE *f, const struct local *l)
 			     "uvwxyz0123456789._-", *s) ? *s : '-', f);
 }
 
+static void put_logd(FILE *f, uint32_t id, uint32_t port, uint64_t memory)
+{
+	fprintf(f, "%-6s %u 127.0.0.1:%u memory=%llu\n", "logd", id, port,
+		(unsigned long long)memory);
+}
+
 static void put_daemon(FILE *f, const struct local *l, const char *kind,
 		       uint32_t id, uint32_t port)
 {
@@ -104,18 +110,20 @@ static void put_conf(FILE *f, const struct local *l, uint32_t blockd_count,
 	put_daemon(f, l, "metad", 1, ports[0]);
 	for (uint32_t i = 1; i <= blockd_count; i++)
 		put_daemon(f, l, "blockd", i, ports[i]);
+	for (uint32_t i = 1; i <= l->c->o.logds; i++)
+		put_logd(f, i, ports[blockd_count + i], l->c->o.log_memory);
 }
 
 /* Written aside and renamed: a file that exists is whole. */
 bool local_conf_write(struct local *l, uint32_t blockd_count)
 {
-	uint32_t ports[DAEMON_COUNT_MAX + 1] = { 0 };
+	uint32_t ports[1 + DAEMON_COUNT_MAX + LOG_DAEMON_COUNT_MAX] = { 0 };
 	char tmp[PATH_MAX + 32];
 	FILE *f;
 	bool ok;
 	int rv;
 
-	if (!pick_ports(ports, blockd_count + 1))
+	if (!pick_ports(ports, 1 + blockd_count + (uint32_t)l->c->o.logds))
 		return false;
 	snprintf(tmp, sizeof(tmp), "%s.new", l->conf);
 	f = fopen(tmp, "we");

@@ -5,19 +5,18 @@
 
 #include "common/json_bytes.h"
 
-static const char *const role_words[] = { "metadata", "blocks", "client" };
+static const char *const role_words[] = { "metadata", "blocks", "logs",
+					  "client" };
 
 /* What the daemon says of itself; an object in any case. */
 static json_t *daemon_status(struct local *l, const struct local_proc *p,
 			     bool *answers)
 {
-	enum daemon_kind kind = p->role == LOCAL_METAD ? DAEMON_METAD :
-							 DAEMON_BLOCKD;
 	json_t *o = NULL;
 	struct link link;
 
 	*answers = false;
-	if (p->pid && link_open(l->c, kind, p->d, &link) == 0) {
+	if (p->pid && link_open(l->c, local_kind(p), p->d, &link) == 0) {
 		*answers = link_json(&link, WIRE_OP_ADMIN_STATUS, &o) == 0;
 		link_close(&link);
 	}

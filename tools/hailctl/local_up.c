@@ -16,11 +16,7 @@
 /* What will come, but is not there yet. */
 static bool up_supported(const struct ctl_options *o)
 {
-	if (o->logds > 0)
-		ctl_err("--logds %llu: log daemons are not part of this "
-			"release; leave the option out",
-			(unsigned long long)o->logds);
-	else if (o->metads > 1)
+	if (o->metads > 1)
 		ctl_err("--metads %llu: this release runs one metadata "
 			"daemon; leave the option out or give 1",
 			(unsigned long long)o->metads);
@@ -215,11 +211,9 @@ static bool started(struct local *l, struct local_proc *p)
 /* One that ran already: does it do anything? */
 static bool answers(struct local *l, const struct local_proc *p)
 {
-	enum daemon_kind kind = p->role == LOCAL_METAD ? DAEMON_METAD :
-							 DAEMON_BLOCKD;
 	json_t *status = NULL;
 	struct link link;
-	int rv = link_open(l->c, kind, p->d, &link);
+	int rv = link_open(l->c, local_kind(p), p->d, &link);
 
 	if (rv == 0)
 		rv = link_json(&link, WIRE_OP_ADMIN_STATUS, &status);
@@ -301,6 +295,7 @@ int cmd_local_up(struct ctl *c, char **args)
 	}
 	ok = ok && start_role(&l, v, count, LOCAL_METAD) &&
 	     start_role(&l, v, count, LOCAL_BLOCKD) &&
+	     start_role(&l, v, count, LOCAL_LOGD) &&
 	     (!c->o.mount || start_role(&l, v, count, LOCAL_MOUNT));
 	if (ok)
 		up_report(&l, v, count);
@@ -418,6 +413,7 @@ int cmd_local_down(struct ctl *c, char **args)
 		ok = v != NULL;
 	}
 	ok = ok && down_mount(&l, v, count) &&
+	     down_role(&l, v, count, LOCAL_LOGD) &&
 	     down_role(&l, v, count, LOCAL_BLOCKD) &&
 	     down_role(&l, v, count, LOCAL_METAD);
 	if (ok && c->o.json)

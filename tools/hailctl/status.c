@@ -35,8 +35,7 @@ static json_t *daemon_doc(struct link *l, struct links *ls)
 	}
 	if (rv < 0)
 		o = json_pack("{s:s,s:I,s:s,s:s}", "program",
-			      l->kind == DAEMON_METAD ? "hail-metad" :
-							"hail-blockd",
+			      daemon_program(l->kind),
 			      "id", (json_int_t)l->d->id, "state",
 			      "unreachable", "error", strerror(-rv));
 	snprintf(addr, sizeof(addr), "%s:%u", l->d->addr, l->d->port);
@@ -141,7 +140,7 @@ int cmd_status(struct ctl *c, char **args)
 	int code;
 
 	(void)args;
-	if (links_open(c, &ls) < 0)
+	if (links_open_all(c, &ls) < 0)
 		return CTL_FAILED;
 	for (uint32_t i = 0; i < ls.count; i++)
 		json_array_append_new(list, daemon_doc(&ls.v[i], &ls));
@@ -226,7 +225,7 @@ int cmd_stats(struct ctl *c, char **args)
 	int code, rv;
 
 	(void)args;
-	if (links_open(c, &ls) < 0)
+	if (links_open_all(c, &ls) < 0)
 		return CTL_FAILED;
 	for (uint32_t i = 0; i < ls.count; i++) {
 		struct link *l = &ls.v[i];

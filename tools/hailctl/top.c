@@ -76,6 +76,33 @@ static void add_metad(struct row *r, json_t *stats)
 	r->bytes_in = json_u64(stats, "raft_bytes");
 }
 
+static void add_logd(struct row *r, json_t *stats)
+{
+	add_hist(r, OP_READ,
+		 json_object_get(stats, "request_seconds{op=\"read\"}"),
+		 "sum_ns", 1000);
+	add_hist(r, OP_WRITE,
+		 json_object_get(stats, "request_seconds{op=\"write\"}"),
+		 "sum_ns", 1000);
+	r->bytes_in = json_u64(stats, "write_bytes");
+	r->bytes_out = json_u64(stats, "read_bytes");
+}
+
+static void add_daemon(struct row *r, enum daemon_kind kind, json_t *stats)
+{
+	switch (kind) {
+	case DAEMON_METAD:
+		add_metad(r, stats);
+		break;
+	case DAEMON_BLOCKD:
+		add_blockd(r, stats);
+		break;
+	case DAEMON_LOGD:
+		add_logd(r, stats);
+		break;
+	}
+}
+
 static void add_mount(struct row *r, json_t *status)
 {
 	static const char *const keys[OP_COUNT] = {
@@ -122,7 +149,7 @@ static int sample_take(struct ctl *c, struct sample *s)
 	int code;
 
 	*s = (struct sample){ .tail = &s->first };
-	if (links_open(c, &ls) < 0)
+	if (links_open_all(c, &ls) < 0)
 		return CTL_FAILED;
 	s->at_ms = clock_now_ms(CLOCK_MONOTONIC);
 	if (ls.count > 0 && ls.v[0].error == 0)
@@ -145,10 +172,7 @@ static int sample_take(struct ctl *c, struct sample *s)
 		if (r) {
 			snprintf(r->who, sizeof(r->who), "%s %u",
 				 daemon_word(l->kind), l->d->id);
-			if (l->kind == DAEMON_METAD)
-				add_metad(r, stats);
-			else
-				add_blockd(r, stats);
+			add_daemon(r, l->kind, stats);
 		}
 		json_decref(stats);
 	}
