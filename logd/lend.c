@@ -244,13 +244,13 @@ static int region_new(struct lend *l, struct lend_log *g,
 	return 0;
 }
 
-/* Ends what was made for the log's owner. */
-static void log_cut(struct lend *l, struct lend_log *g)
+/* Nobody writes it from afar any more. */
+static void log_end(struct lend *l, struct lend_log *g)
 {
 	const struct lend_ops *ops = l->o.ops;
 
-	if (ops && ops->cut)
-		ops->cut(l->o.arg, g);
+	if (ops && ops->end)
+		ops->end(l->o.arg, g);
 	for (uint32_t i = 0; i < g->region_count; i++)
 		region_revoke(l, g, g->regions[i]);
 }
@@ -262,7 +262,7 @@ static void log_free(struct lend *l, struct lend_ino *i, struct lend_log *g)
 	while (*at != g)
 		at = &(*at)->next;
 	*at = g->next;
-	log_cut(l, g);
+	log_end(l, g);
 	regions_free(l, g, g->region_count);
 	stats_set(g->given_up ? &l->n.tombs : &l->n.logs,
 		  (g->given_up ? l->n.tombs : l->n.logs) - 1);
@@ -272,7 +272,7 @@ static void log_free(struct lend *l, struct lend_ino *i, struct lend_log *g)
 
 static void give_up(struct lend *l, struct lend_log *g, bool reclaimed)
 {
-	log_cut(l, g);
+	log_end(l, g);
 	regions_free(l, g, g->region_count);
 	g->given_up = true;
 	g->reclaimed = reclaimed;
@@ -574,7 +574,9 @@ int lend_fence(struct lend *l, const struct log_fence *m,
 		if (g->epoch >= m->epoch)
 			continue;
 		heard(l, g);
-		log_cut(l, g);
+		log_end(l, g);
+		if (l->o.ops && l->o.ops->fenced)
+			l->o.ops->fenced(l->o.arg, g);
 		stats_count(&l->n.cut, 1);
 	}
 	stats_count(&l->n.fences, 1);

@@ -61,9 +61,11 @@ struct lend_ops {
 	int (*grant)(void *arg, struct lend_log *g, struct lend_region *r);
 	/* Ends that; when it returns nobody can write there. */
 	void (*revoke)(void *arg, struct lend_log *g, struct lend_region *r);
-	/* Nobody may write this log any more: what was made for its owner (the
-	 * connection, the queue pair) ends; before its regions' revoke(). */
-	void (*cut)(void *arg, struct lend_log *g);
+	/* The log goes, or is fenced: queue pairs made for it end; before its
+	 * regions' revoke(). May come twice. */
+	void (*end)(void *arg, struct lend_log *g);
+	/* It was fenced: its writer is not to be heard any more. */
+	void (*fenced)(void *arg, struct lend_log *g);
 };
 
 struct lend_options {

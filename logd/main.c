@@ -157,14 +157,14 @@ static void want_map(void *arg)
 		lreg_want_map(d->reg);
 }
 
-static void on_cut(void *arg, struct lend_log *g)
+static void on_fenced(void *arg, struct lend_log *g)
 {
 	struct logd *d = arg;
 
-	lserve_cut(d->serve, g);
+	lserve_fenced(d->serve, g);
 }
 
-static const struct lend_ops lend_ops = { .cut = on_cut };
+static const struct lend_ops lend_ops = { .fenced = on_fenced };
 
 static int random_id(uint64_t *ret)
 {

@@ -46,8 +46,8 @@ int lserve_new(const struct lserve_options *o, struct lserve **ret, char *why,
 void lserve_free(struct lserve *s); /* NULL: no-op */
 /* At each turn's end. */
 void lserve_flush(struct lserve *s);
-/* A log's writer is fenced: his connections close. For lend_ops->cut(). */
-void lserve_cut(struct lserve *s, const struct lend_log *g);
+/* A log's writer is fenced: his connections close. For lend_ops->fenced(). */
+void lserve_fenced(struct lserve *s, const struct lend_log *g);
 
 /* @m is taken; an older one than ours is dropped. Also says that the map was
  * fetched just now: sessions that it lacks are dead. */

@@ -188,7 +188,7 @@ void lserve_map_changed(struct lserve *s)
 	peers_trim(s);
 }
 
-void lserve_cut(struct lserve *s, const struct lend_log *g)
+void lserve_fenced(struct lserve *s, const struct lend_log *g)
 {
 	struct lpeer *p = peer_find(s, WIRE_ROLE_CLIENT, g->session, 0);
 

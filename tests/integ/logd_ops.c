@@ -43,10 +43,61 @@ static void what_is_written_is_read_by_who_fenced(struct logd_run *x)
 	raw_close(&r);
 }
 
+/* Who frees all of a log goes on over the same connection. */
+static void an_owner_ends_his_log(struct logd_run *x)
+{
+	struct lrun_log g;
+	struct blk_raw w;
+	uint8_t held = 9;
+
+	lrun_start(x, NULL);
+	lrun_client(x, &w, 1, 1);
+	lrun_log_init(&g, 9, 5, 16);
+	CHECK_EQ(lrun_alloc(&w, &g), 0);
+	lrun_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -ENOENT);
+	CHECK_EQ(lrun_fence(&w, 9, 5, 5, &held, NULL, NULL), 0);
+	CHECK_EQ(held, LOG_HELD_NONE);
+	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
+	CHECK_EQ(lrun_counter(x, "inodes"), 0);
+	lrun_log_fini(&g);
+	raw_close(&w);
+}
+
+static void memory_ends_and_comes_back(struct logd_run *x)
+{
+	struct lrun_log g;
+	struct blk_raw w;
+
+	lrun_start(x, NULL); /* of 16 MiB */
+	lrun_client(x, &w, 1, 1);
+	lrun_log_init(&g, 9, 5, 22);
+	for (unsigned i = 0; i < 4; i++) {
+		CHECK_EQ(lrun_alloc(&w, &g), 0);
+		lrun_log_next(&g);
+	}
+	CHECK_EQ(lrun_alloc(&w, &g), -ENOSPC);
+	/* Neither a log nor an inode stays of one that got nothing. */
+	g.ino = 10;
+	CHECK_EQ(lrun_alloc(&w, &g), -ENOSPC);
+	CHECK_EQ(lrun_counter(x, "logs"), 1);
+	CHECK_EQ(lrun_counter(x, "inodes"), 1);
+	CHECK_EQ(lrun_counter(x, "refused_no_memory"), 2);
+	g.ino = 9;
+	CHECK_EQ(lrun_free(&w, 9, 5, 5, 1), 0);
+	CHECK_EQ(lrun_alloc(&w, &g), 0);
+	lrun_log_fini(&g);
+	raw_close(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct logd_test tests[] = {
 		LOGD_TEST(what_is_written_is_read_by_who_fenced),
+		LOGD_TEST(an_owner_ends_his_log),
+		LOGD_TEST(memory_ends_and_comes_back),
 	};
 
 	return logd_tests_run(argc, argv, tests, array_count(tests));
