@@ -66,6 +66,7 @@ struct lconn {
 	size_t out_off, out_len, out_cap; /* [off, len) is to be sent */
 	uint32_t events; /* watched */
 	bool dirty, closed, trusted, ending;
+	bool stuck; /* the socket did not take all of it */
 	uint64_t since_ms; /* accepted; last progress of sending */
 	uint64_t recv_ms;
 	char name[64];
@@ -164,7 +165,7 @@ static void watch(struct lconn *c)
 		return;
 	if (!c->held && !c->ending && !is_full(c))
 		events |= EPOLLIN;
-	if (c->out_len > c->out_off)
+	if (c->stuck)
 		events |= EPOLLOUT;
 	if (events == c->events)
 		return;
@@ -210,12 +211,14 @@ static void send_some(struct lconn *c)
 		lconn_close(c);
 		return;
 	}
-	if (n <= 0)
+	c->stuck = n <= 0;
+	if (c->stuck)
 		return;
 	stats_count(&c->set->n.bytes_out, (uint64_t)n);
 	c->out_off += (size_t)n;
 	c->since_ms = loop_now_ms(c->set->loop);
-	if (c->out_off < c->out_len)
+	c->stuck = c->out_off < c->out_len;
+	if (c->stuck)
 		return;
 	c->out_off = c->out_len = 0;
 	if (c->out_cap > OUT_KEEP) {

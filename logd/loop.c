@@ -17,6 +17,10 @@
 #define SHARED_NS 6000u
 /* How long spinning stays off then. */
 #define SHARED_PENALTY_NS 5000000u
+/* A miss costs the whole spin, a hit wins a wake-up; both are alike. Without
+ * credit every 64th chance is tried: conditions change. */
+#define SPIN_CREDIT_MAX 16u
+#define SPIN_RETRY 64u
 
 struct loop {
 	int epfd;
@@ -34,6 +38,7 @@ struct loop {
 	uint64_t spin_ns;
 	uint64_t gap_ns; /* average of the last waits */
 	uint64_t spin_off_until_ns;
+	unsigned spin_credit, spin_skipped;
 
 	struct loop_fd wake;
 	pthread_mutex_t lock; /* protects what follows */
@@ -258,7 +263,24 @@ static int spin(struct loop *l, uint64_t start_ns)
 	} while (count == 0 && t_ns - start_ns < l->spin_ns);
 	if (count > 0)
 		stats_count(&l->n.spin_hits, 1);
+	if (count > 0 && l->spin_credit < SPIN_CREDIT_MAX)
+		l->spin_credit++;
+	else if (count == 0 && l->spin_credit > 0)
+		l->spin_credit--;
 	return count;
+}
+
+static bool may_spin(struct loop *l, uint64_t now_ns)
+{
+	if (l->spin_ns == 0 || l->stop || now_ns < l->spin_off_until_ns ||
+	    l->gap_ns > l->spin_ns + WAKE_NS)
+		return false;
+	if (l->spin_credit > 0)
+		return true;
+	if (++l->spin_skipped < SPIN_RETRY)
+		return false;
+	l->spin_skipped = 0;
+	return true;
 }
 
 /* Each wait counts at most as a few spins, so that a pause is forgotten soon
@@ -275,8 +297,7 @@ static int wait_events(struct loop *l)
 	uint64_t start_ns = clock_now_ns(CLOCK_MONOTONIC);
 	int count = 0, timeout_ms;
 
-	if (l->spin_ns > 0 && !l->stop && start_ns >= l->spin_off_until_ns &&
-	    l->gap_ns <= l->spin_ns + WAKE_NS)
+	if (may_spin(l, start_ns))
 		count = spin(l, start_ns);
 	if (count == 0) {
 		timeout_ms = sleep_ms(l);
