@@ -571,9 +571,10 @@ int lend_fence(struct lend *l, const struct log_fence *m,
 	i->heard_ms = l->now_ms;
 	i->asked = false;
 	for (struct lend_log *g = i->logs; g; g = g->next) {
-		if (g->epoch >= m->epoch)
-			continue;
 		heard(l, g);
+		if (g->epoch >= m->epoch || g->fenced)
+			continue;
+		g->fenced = true;
 		log_end(l, g);
 		if (l->o.ops && l->o.ops->fenced)
 			l->o.ops->fenced(l->o.arg, g);

@@ -48,7 +48,7 @@ struct lend_log {
 	bool reclaimed; /* ... because we wanted it, not metad */
 	void *user; /* the owner's */
 	/* private */
-	bool asked;
+	bool asked, fenced;
 	uint64_t heard_ms, asked_ms;
 	struct lend_region **regions; /* by index */
 	uint32_t region_count, region_cap;

@@ -43,6 +43,317 @@ static void what_is_written_is_read_by_who_fenced(struct logd_run *x)
 	raw_close(&r);
 }
 
+/* What the daemon shows of region 0 of inode 9, epoch 5, to @r, who fenced. */
+static uint64_t newest(struct blk_raw *r, uint64_t epoch)
+{
+	uint64_t seq = UINT64_MAX;
+
+	CHECK_EQ(lrun_fence(r, 9, epoch, 5, NULL, NULL, &seq), 0);
+	return seq;
+}
+
+static void check_holds(struct blk_raw *r, uint64_t epoch,
+			const struct lrun_log *g)
+{
+	uint32_t len = (1u << g->log2) - LOG_DATA_OFF;
+	struct log_read m = { 9, epoch, 5, g->index, LOG_DATA_OFF, len };
+
+	memset(got, 0x55, len);
+	CHECK_EQ(lrun_read(r, &m, got), 0);
+	CHECK(memcmp(got, g->mirror + LOG_DATA_OFF, len) == 0);
+}
+
+static void begin(struct logd_run *x, struct blk_raw *w, struct blk_raw *r,
+		  struct lrun_log *g)
+{
+	lrun_start(x, NULL);
+	lrun_client(x, w, 1, 1);
+	lrun_client(x, r, 2, 1);
+	lrun_log_init(g, 9, 5, 16);
+	CHECK_EQ(lrun_alloc(w, g), 0);
+}
+
+static void end(struct blk_raw *w, struct blk_raw *r, struct lrun_log *g)
+{
+	lrun_log_fini(g);
+	raw_close(w);
+	raw_close(r);
+}
+
+/* A writer that lost acknowledgements sends again, in other portions too. */
+static void what_comes_again_is_answered_again(struct logd_run *x)
+{
+	struct blk_raw w, r;
+	struct lrun_log g;
+	uint32_t second;
+
+	begin(x, &w, &r, &g);
+	lrun_append(&g, 300);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_counter(x, "duplicates"), 1);
+	second = g.end;
+	lrun_append(&g, 50);
+	lrun_append(&g, 60);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_write(&w, &g, second), 0);
+	CHECK_EQ(lrun_counter(x, "duplicates"), 2);
+	CHECK_EQ(lrun_counter(x, "writes"), 2);
+	CHECK_EQ(newest(&r, 6), 3);
+	check_holds(&r, 6, &g);
+	end(&w, &r, &g);
+}
+
+static void gaps_and_other_bytes_are_refused(struct logd_run *x)
+{
+	struct blk_raw w, r;
+	struct lrun_log g, other;
+	uint32_t second;
+
+	begin(x, &w, &r, &g);
+	lrun_append(&g, 300);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	second = g.end;
+	lrun_append(&g, 50);
+	CHECK_EQ(lrun_write(&w, &g, second + 8), -EPROTO);
+	/* The same place, another write. */
+	lrun_log_init(&other, 9, 5, 16);
+	lrun_append(&other, 301);
+	CHECK_EQ(lrun_write(&w, &other, LOG_DATA_OFF), -EPROTO);
+	CHECK_EQ(lrun_counter(x, "refused_gaps"), 2);
+	CHECK_EQ(lrun_write(&w, &g, second), 0);
+	CHECK_EQ(newest(&r, 6), 2);
+	check_holds(&r, 6, &g);
+	lrun_log_fini(&other);
+	end(&w, &r, &g);
+}
+
+/* Nothing of a write that is not right gets into the memory. */
+static void wrong_slots_and_records_are_refused(struct logd_run *x)
+{
+	const struct log_slot right = {
+		.cluster_id = LRUN_CLUSTER_ID, .ino = 9, .epoch = 5, .seq = 1,
+		.length = 300, .index = 0, .end = LOG_DATA_OFF + 352,
+	};
+	struct log_slot s[9];
+	uint8_t slot[LOG_SLOT_SIZE];
+	struct log_write m = { .ino = 9, .epoch = 5, .off = LOG_DATA_OFF,
+			       .slot = { slot, sizeof(slot) } };
+	struct blk_raw w, r;
+	struct lrun_log g;
+	uint32_t len;
+
+	begin(x, &w, &r, &g);
+	lrun_append(&g, 300);
+	len = g.end - LOG_DATA_OFF;
+	for (unsigned i = 0; i < array_count(s); i++)
+		s[i] = right;
+	s[0].cluster_id++;
+	s[1].ino++;
+	s[2].epoch++;
+	s[3].index++;
+	s[4].seq++;
+	s[5].end += 8;
+	s[6].end -= 8;
+	s[7].end = 1u << 17;
+	for (unsigned i = 0; i < array_count(s); i++) {
+		log_slot_encode(&s[i], slot);
+		if (i == array_count(s) - 1)
+			slot[9] ^= 1;
+		CHECK_EQ(lrun_write_odd(&w, &m, g.mirror + LOG_DATA_OFF, len),
+			 -EBADMSG);
+	}
+	log_slot_encode(&right, slot);
+	m.slot.len--;
+	CHECK_EQ(lrun_write_odd(&w, &m, g.mirror + LOG_DATA_OFF, len),
+		 -EBADMSG);
+	m.slot.len++;
+	for (uint32_t i = 0; i < len; i += 41) {
+		g.mirror[LOG_DATA_OFF + i] ^= 4;
+		CHECK_EQ(lrun_write_odd(&w, &m, g.mirror + LOG_DATA_OFF, len),
+			 -EBADMSG);
+		g.mirror[LOG_DATA_OFF + i] ^= 4;
+	}
+	CHECK_EQ(lrun_write_odd(&w, &m, NULL, 0), -EBADMSG);
+	m.off = 0;
+	CHECK_EQ(lrun_write_odd(&w, &m, g.mirror + LOG_DATA_OFF, len),
+		 -EBADMSG);
+	m.off = LOG_DATA_OFF;
+	CHECK_EQ(lrun_counter(x, "writes"), 0);
+	CHECK_EQ(newest(&r, 5), 0);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	check_holds(&r, 6, &g);
+	end(&w, &r, &g);
+}
+
+static void numbers_go_on_from_region_to_region(struct logd_run *x)
+{
+	struct blk_raw w, r;
+	struct lrun_log g;
+
+	begin(x, &w, &r, &g);
+	g.seq = 1; /* the first one's is 1 */
+	lrun_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -EBADMSG);
+	lrun_log_fini(&g);
+	lrun_log_init(&g, 9, 5, 16);
+	lrun_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	lrun_log_next(&g);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -ENOENT);
+	CHECK_EQ(lrun_alloc(&w, &g), 0);
+	g.seq++;
+	lrun_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -EBADMSG);
+	g.index--;
+	lrun_log_next(&g);
+	g.seq = 1;
+	lrun_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(newest(&r, 6), 2);
+	end(&w, &r, &g);
+}
+
+static void a_region_is_lent_to_one(struct logd_run *x)
+{
+	struct blk_raw w, r;
+	struct lrun_log g;
+
+	begin(x, &w, &r, &g);
+	lrun_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_alloc(&w, &g), 0); /* again: the same, with what is in */
+	CHECK_EQ(lrun_counter(x, "regions"), 1);
+	CHECK_EQ(lrun_alloc(&r, &g), -ESTALE);
+	CHECK_EQ(lrun_write(&r, &g, LOG_DATA_OFF), -ESTALE);
+	g.log2++;
+	CHECK_EQ(lrun_alloc(&w, &g), -EEXIST);
+	g.log2 = LOG_REGION_LOG2_MIN - 1;
+	CHECK_EQ(lrun_alloc(&w, &g), -EINVAL);
+	g.log2 = 16;
+	CHECK_EQ(newest(&w, 5), 1);
+	check_holds(&w, 5, &g);
+	end(&w, &r, &g);
+}
+
+static void memory_is_zeroed_before_it_is_lent(struct logd_run *x)
+{
+	struct blk_raw w, r;
+	struct lrun_log g;
+	uint32_t len = 1u << 18;
+	struct log_read m = { 9, 5, 5, 0, 0, len };
+
+	begin(x, &w, &r, &g);
+	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
+	lrun_log_fini(&g);
+	lrun_log_init(&g, 9, 5, 18);
+	for (unsigned i = 0; i < 64; i++) { /* all of the 16 MiB */
+		g.index = i;
+		CHECK_EQ(lrun_alloc(&w, &g), 0);
+	}
+	g.index = 0;
+	while (g.end + 4096 < len)
+		lrun_append(&g, 3000);
+	for (unsigned i = 0; i < 4; i++)
+		CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_free(&w, 9, 5, 5, 1), 0);
+	CHECK_EQ(lrun_read(&w, &m, got), -ENOENT);
+	CHECK_EQ(lrun_alloc(&w, &g), 0);
+	CHECK_EQ(lrun_read(&w, &m, got), 0);
+	for (uint32_t i = 0; i < len; i++)
+		if (got[i]) {
+			CHECK(!"zeros");
+			break;
+		}
+	m.off = 4096;
+	CHECK_EQ(lrun_read(&w, &m, got), -EINVAL);
+	m.len = 0;
+	CHECK_EQ(lrun_read(&w, &m, got), -EINVAL);
+	end(&w, &r, &g);
+}
+
+static void a_fence_stays(struct logd_run *x)
+{
+	struct blk_raw w, r;
+	struct lrun_log g;
+	struct log_read m = { 9, 5, 5, 0, LOG_DATA_OFF, 8 };
+	uint8_t held;
+
+	begin(x, &w, &r, &g);
+	lrun_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(newest(&r, 7), 1);
+	CHECK_EQ(lrun_fence(&r, 9, 6, 5, NULL, NULL, NULL), -ESTALE);
+	CHECK_EQ(lrun_read(&r, &m, got), -ESTALE);
+	CHECK_EQ(lrun_free(&r, 9, 6, 5, LOG_FREE_ALL), -ESTALE);
+	CHECK_EQ(newest(&r, 7), 1); /* again */
+	/* Of an inode that has nothing here it is remembered as well. */
+	CHECK_EQ(lrun_fence(&r, 10, 7, 5, &held, NULL, NULL), 0);
+	CHECK_EQ(held, LOG_HELD_NONE);
+	g.ino = 10;
+	CHECK_EQ(lrun_alloc(&r, &g), -ESTALE);
+	g.epoch = 7;
+	CHECK_EQ(lrun_alloc(&r, &g), 0);
+	end(&w, &r, &g);
+}
+
+/* A zombie that goes on, over its old connection and over a new one: nothing
+ * of it is in memory after the fence was answered. */
+static void a_fence_shuts_a_zombie_out(struct logd_run *x)
+{
+	static uint8_t before[1u << 16];
+	struct log_read m = { 9, 6, 5, 0, 0, sizeof(before) };
+	struct blk_raw w, r;
+	struct lrun_log g;
+	uint64_t seq;
+	uint32_t from;
+
+	begin(x, &w, &r, &g);
+	/* On its way while the fence comes. */
+	for (unsigned i = 0; i < 300; i++) {
+		from = g.end;
+		lrun_append(&g, 100);
+		lrun_post(&w, &g, from);
+	}
+	seq = newest(&r, 6);
+	CHECK_EQ(lrun_read(&r, &m, before), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		from = g.end;
+		lrun_append(&g, 100);
+		lrun_post(&w, &g, from);
+	}
+	CHECK(raw_closed(&w, 5000));
+	raw_close(&w);
+	/* Its session still lives, for all this daemon knows. */
+	lrun_client(x, &w, 1, 2);
+	from = LOG_DATA_OFF + (uint32_t)seq * log_rec_size(100);
+	CHECK_EQ(lrun_write(&w, &g, from), -ESTALE);
+	CHECK_EQ(lrun_alloc(&w, &g), -ESTALE);
+	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), -ESTALE);
+	CHECK_EQ(newest(&r, 6), seq);
+	CHECK_EQ(lrun_read(&r, &m, got), 0);
+	CHECK(memcmp(before, got, sizeof(before)) == 0);
+	CHECK_EQ(lrun_counter(x, "connections_fenced"), 1);
+	end(&w, &r, &g);
+}
+
+/* A sealed log is taken over by its own session, over the same connection. */
+static void an_owner_fences_himself(struct logd_run *x)
+{
+	struct blk_raw w, r;
+	struct lrun_log g;
+
+	begin(x, &w, &r, &g);
+	lrun_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(newest(&w, 6), 1);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -ESTALE);
+	check_holds(&w, 6, &g);
+	CHECK_EQ(lrun_free(&w, 9, 6, 5, LOG_FREE_ALL), 0);
+	CHECK_EQ(lrun_counter(x, "inodes"), 0);
+	end(&w, &r, &g);
+}
+
 /* Who frees all of a log goes on over the same connection. */
 static void an_owner_ends_his_log(struct logd_run *x)
 {
@@ -96,6 +407,15 @@ int main(int argc, char **argv)
 {
 	static const struct logd_test tests[] = {
 		LOGD_TEST(what_is_written_is_read_by_who_fenced),
+		LOGD_TEST(what_comes_again_is_answered_again),
+		LOGD_TEST(gaps_and_other_bytes_are_refused),
+		LOGD_TEST(wrong_slots_and_records_are_refused),
+		LOGD_TEST(numbers_go_on_from_region_to_region),
+		LOGD_TEST(a_region_is_lent_to_one),
+		LOGD_TEST(memory_is_zeroed_before_it_is_lent),
+		LOGD_TEST(a_fence_stays),
+		LOGD_TEST(a_fence_shuts_a_zombie_out),
+		LOGD_TEST(an_owner_fences_himself),
 		LOGD_TEST(an_owner_ends_his_log),
 		LOGD_TEST(memory_ends_and_comes_back),
 	};
