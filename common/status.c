@@ -64,7 +64,8 @@
 	S(54, E2BIG)         \
 	S(55, ENOTBLK)       \
 	S(56, EKEYREJECTED)  \
-	S(57, EUCLEAN)
+	S(57, EUCLEAN)       \
+	S(58, EIDRM)
 
 #define TO_WIRE(number, err) \
 	case err:            \
