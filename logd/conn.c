@@ -67,6 +67,7 @@ struct lconn {
 	uint32_t events; /* watched */
 	bool dirty, closed, trusted, ending;
 	bool stuck; /* the socket did not take all of it */
+	bool full; /* frames wait until it has */
 	uint64_t since_ms; /* accepted; last progress of sending */
 	uint64_t recv_ms;
 	char name[64];
@@ -163,7 +164,7 @@ static void watch(struct lconn *c)
 
 	if (c->closed)
 		return;
-	if (!c->held && !c->ending && !is_full(c))
+	if (!c->held && !c->ending && !c->full)
 		events |= EPOLLIN;
 	if (c->stuck)
 		events |= EPOLLOUT;
@@ -236,6 +237,10 @@ void lconn_set_flush(struct lconn_set *s)
 		s->dirty = c->dirty_next;
 		c->dirty = false;
 		send_some(c);
+		/* Frames that had to wait may be here already: no event comes
+		 * for those. */
+		if (c->full && !is_full(c))
+			pump(c);
 		if (c->ending && c->out_len == c->out_off)
 			lconn_close(c);
 		watch(c);
@@ -284,7 +289,8 @@ static void pump(struct lconn *c)
 {
 	struct frame *f;
 
-	while (!c->closed && !c->ending && !is_full(c) &&
+	c->full = is_full(c);
+	while (!c->closed && !c->ending && !c->full &&
 	       (c->held || next_frame(c))) {
 		f = c->held;
 		c->held = NULL;
@@ -293,6 +299,7 @@ static void pump(struct lconn *c)
 			break;
 		}
 		frame_free(f);
+		c->full = is_full(c);
 	}
 	watch(c);
 }
@@ -321,16 +328,9 @@ static void on_event(struct loop_fd *fd, uint32_t events)
 {
 	struct lconn *c = container_of(fd, struct lconn, fd);
 
-	if (events & EPOLLOUT) {
-		send_some(c);
-		/* What has come may have waited for that. */
-		if (!c->closed)
-			pump(c);
-		if (!c->closed && c->ending && c->out_len == c->out_off)
-			lconn_close(c);
-	}
-	if (c->closed)
-		return;
+	/* Sending is the end of the turn's. */
+	if (events & EPOLLOUT)
+		mark_dirty(c);
 	if (events & EPOLLIN && c->events & EPOLLIN)
 		on_readable(c);
 	else if (events & (EPOLLHUP | EPOLLERR))
