@@ -58,6 +58,7 @@
 #define LOG_REGION_COUNT_MAX 4096u /* of one log, alive */
 #define LOG_DAEMON_COUNT_MAX 256u
 #define LOG_COUNT_MAX (1u << 20) /* registry entries */
+#define LOG_LIST_COUNT_MAX 4096u /* of a page of them; names of a heartbeat */
 
 #define ROOT_INO 1u
 

@@ -314,7 +314,8 @@ WIRE_MESSAGE(meta_log_entry, META_LOG_ENTRY_FIELDS);
  * write lease the session has: -EEXIST when there is one, -EPERM without the
  * lease, -ENOENT. Else changes the peers: -ESTALE unless epoch, version and
  * session are the entry's. A peer must be in the cluster map with this boot id:
- * -ENXIO. reply: meta_log_entry. A file that goes takes its entry along. */
+ * -ENXIO, unless it is on the list already. reply: meta_log_entry, when it is
+ * durable. A file that goes takes its entry along. */
 #define META_LOG_SET_FIELDS(F)                                                \
 	F(u64, ino)                                                           \
 	F(u64, epoch)                                                         \
@@ -323,13 +324,14 @@ WIRE_MESSAGE(meta_log_entry, META_LOG_ENTRY_FIELDS);
 WIRE_MESSAGE(meta_log_set, META_LOG_SET_FIELDS);
 /* RAISE (mutation; meta_ino): the caller owns the log from now on, in a new
  * epoch; its data's stays. -ENOENT: no entry; -EBUSY: its owner is another live
- * session. reply: meta_log_entry.
+ * session. reply: meta_log_entry, when it is durable.
  * DROP (mutation): all of it is in the blocks, durably. -ESTALE: another epoch
- * or owner; no entry is no error. reply: rhdr */
+ * or owner; no entry is no error. reply: rhdr, when it is durable */
 #define META_LOG_DROP_FIELDS(F) F(u64, ino) F(u64, epoch)
 WIRE_MESSAGE(meta_log_drop, META_LOG_DROP_FIELDS);
-/* LIST (query): entries after @ino, by ino; @session 0: of all. reply: rhdr,
- * meta_log_list_reply with meta_log_entry @count times */
+/* LIST (query): entries after @ino, by ino; @session 0: of all; @count_max,
+ * LOG_LIST_COUNT_MAX at most. reply: rhdr, meta_log_list_reply with
+ * meta_log_entry @count times; not @done: there are more */
 #define META_LOG_LIST_FIELDS(F) F(u64, ino) F(u64, session) F(u32, count_max)
 WIRE_MESSAGE(meta_log_list, META_LOG_LIST_FIELDS);
 #define META_LOG_LIST_REPLY_FIELDS(F)                                         \
@@ -337,11 +339,12 @@ WIRE_MESSAGE(meta_log_list, META_LOG_LIST_FIELDS);
 	F(u32, count)                                                         \
 	F(blob, entries)
 WIRE_MESSAGE(meta_log_list_reply, META_LOG_LIST_REPLY_FIELDS);
-/* PEERS (query): who could lend memory now, best first: living, not draining,
- * with @bytes free; failure domains in turn, in each the most free first; none
- * of @without (meta_log_peer). @shared: the first @count_max of them do not all
- * lie in different failure domains. reply: rhdr and this, with meta_log_peer
- * @count times */
+/* PEERS (query): who could lend memory now, best first, @count_max at most
+ * (1 to LOG_DAEMON_COUNT_MAX): living, not draining, with @bytes free; failure
+ * domains in turn, in each the most free first; none of @without
+ * (meta_log_peer), and rather others than the domains of those that live.
+ * @shared: these do not all lie in different failure domains. reply: rhdr and
+ * this, with meta_log_peer @count times */
 #define META_LOG_PEERS_FIELDS(F)                                              \
 	F(u32, count_max)                                                     \
 	F(u64, bytes)                                                         \
@@ -366,8 +369,10 @@ WIRE_MESSAGE(meta_log_peers_reply, META_LOG_PEERS_REPLY_FIELDS);
 	F(u64, free_bytes)                                                    \
 	F(u64, log_epoch) /* the largest it was told or has lent in */
 WIRE_MESSAGE(meta_log_register, META_LOG_REGISTER_FIELDS);
-/* @logs: log_name of logs of which nothing was heard for a while. After
- * meta_lease_reply: meta_log_gone for those that it need not keep. */
+/* @logs: log_name of logs of which nothing was heard for a while,
+ * LOG_LIST_COUNT_MAX at most. After meta_lease_reply: meta_log_gone for those
+ * that it need not keep. (A log that is being copied there is on no list yet:
+ * it is not told while it grows.) */
 #define META_LOG_HEARTBEAT_FIELDS(F)                                          \
 	F(u32, daemon_id)                                                     \
 	F(u64, boot_id)                                                       \

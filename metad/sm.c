@@ -48,6 +48,8 @@ static const struct sm_op ops[OP_COUNT] = {
 			       sm_run_listxattr },
 	AT(META_STATFS) = { OP_QUERY, false, 0, sm_check_empty,
 			    sm_run_statfs },
+	AT(META_LOG_LIST) = { OP_QUERY, false, 0, sm_check_log_list,
+			      sm_run_log_list },
 
 	AT(META_CREATE) = { OP_MUTATION, false, CREATE_CHANGES,
 			    sm_check_create, sm_run_create },
@@ -69,6 +71,13 @@ static const struct sm_op ops[OP_COUNT] = {
 			    sm_run_return },
 	AT(META_CUT) = { OP_MUTATION, false, USUAL_CHANGES, sm_check_cut,
 			 sm_run_cut },
+
+	AT(META_LOG_SET) = { OP_MUTATION, false, USUAL_CHANGES,
+			     sm_check_log_set, sm_run_log_set },
+	AT(META_LOG_RAISE) = { OP_MUTATION, false, USUAL_CHANGES, sm_check_ino,
+			       sm_run_log_raise },
+	AT(META_LOG_DROP) = { OP_MUTATION, false, USUAL_CHANGES,
+			      sm_check_log_drop, sm_run_log_drop },
 
 	AT(SM_SESSION_OPEN) = { OP_INTERNAL, false,
 				SM_MAP_CHANGES + USUAL_CHANGES,

@@ -112,8 +112,14 @@ WIRE_MESSAGE(sm_cut_done, SM_CUT_DONE_FIELDS);
 	F(u64, units)                                                         \
 	F(i64, mtime_ns)
 WIRE_MESSAGE(sm_size_set, SM_SIZE_SET_FIELDS);
-/* After a restore: the next inode, session, epoch, cut base are at least. */
-#define SM_RAISE_FIELDS(F) F(u64, ino) F(u64, session) F(u64, epoch) F(u64, cut)
+/* After a restore: the next inode, session, epoch, cut base are at least, and
+ * the next log's epoch is above. */
+#define SM_RAISE_FIELDS(F)                                                    \
+	F(u64, ino)                                                           \
+	F(u64, session)                                                       \
+	F(u64, epoch)                                                         \
+	F(u64, cut)                                                           \
+	F(u64, log_epoch)
 WIRE_MESSAGE(sm_raise, SM_RAISE_FIELDS);
 
 /* A log daemon as the map has it. Epoch grows if it changed. */
@@ -166,6 +172,17 @@ int sm_daemon_commit(struct sm *sm, uint32_t id, uint64_t *commit);
  * known. */
 #define SM_GIVEN_UP_MAX 16u
 bool sm_store_given_up(struct sm *sm, uint32_t id, uint64_t hi, uint64_t lo);
+
+/* An entry of the logs' registry (META_LOG_*). */
+struct sm_log {
+	uint64_t ino, epoch, data_epoch, session;
+	uint32_t version, peer_count;
+	struct meta_log_peer peers[LOG_PEER_COUNT_MAX];
+};
+bool sm_log_find(struct sm *sm, uint64_t ino, struct sm_log *l);
+/* The last epoch a log was given; entries. */
+uint64_t sm_log_epoch(const struct sm *sm);
+uint64_t sm_log_count(const struct sm *sm);
 
 /* ---- snapshots ---- */
 /* Freezes the present state; any number may be out. NULL: out of memory. */

@@ -363,14 +363,15 @@ int sm_check_size_set(const void *body, size_t len)
 int sm_check_raise(const void *body, size_t len)
 {
 	struct sm_raise q;
-	int err = sm_raise_parse(body, len, &q);
+	int err = sm_raise_read(body, len, &q);
 
 	if (err != 0)
 		return err;
 	/* What a daemon says it has seen: from near the end of the numbers the
 	 * next one would wrap, and be used again. */
 	return q.ino > RAISE_MAX || q.session > RAISE_MAX ||
-	       q.epoch > RAISE_MAX || q.cut > RAISE_MAX ? -EINVAL : 0;
+	       q.epoch > RAISE_MAX || q.cut > RAISE_MAX ||
+	       q.log_epoch > RAISE_MAX ? -EINVAL : 0;
 }
 
 int sm_check_bootstrap(const void *body, size_t len)

@@ -253,11 +253,22 @@ int sm_run_logd_set(struct sm_ctx *x, const void *body, size_t len)
 	return err != 0 ? err : cmap_set_log(x->map_new, &l);
 }
 
+int sm_raise_read(const void *body, size_t len, struct sm_raise *q)
+{
+	int err = sm_raise_parse(body, len, q);
+	uint8_t all[40] = { 0 };
+
+	if (err == 0 || len != sizeof(all) - sizeof(q->log_epoch))
+		return err;
+	memcpy(all, body, len);
+	return sm_raise_parse(all, sizeof(all), q);
+}
+
 int sm_run_raise(struct sm_ctx *x, const void *body, size_t len)
 {
 	struct sm_globals *g = &x->sm->g;
 	struct sm_raise q;
-	int err = sm_raise_parse(body, len, &q);
+	int err = sm_raise_read(body, len, &q);
 
 	if (err != 0)
 		return err;
@@ -272,6 +283,7 @@ int sm_run_raise(struct sm_ctx *x, const void *body, size_t len)
 	g->next_ino = u64_max(g->next_ino, q.ino);
 	g->next_session = u64_max(g->next_session, q.session);
 	g->cut_base = u64_max(g->cut_base, q.cut);
+	g->log_epoch = u64_max(g->log_epoch, q.log_epoch);
 	return 0;
 }
 

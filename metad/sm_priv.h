@@ -27,6 +27,7 @@ enum sm_kind {
 	SM_K_DIRENT = 17, /* dir, cookie : inode, type, name */
 	SM_K_XATTR = 18, /* ino, name, 0, chunk : bytes */
 	SM_K_TARGET = 19, /* ino, chunk : symlink target */
+	SM_K_LOG = 20, /* ino : struct sm_log */
 };
 
 struct sm_key {
@@ -42,8 +43,13 @@ struct sm_key {
 	F(u64, next_session)                                                  \
 	F(u64, cut_base)     /* every inode's cut number is at least this */  \
 	F(u64, inode_count)                                                   \
-	F(u64, purge_count)
+	F(u64, purge_count)                                                   \
+	/* not in a snapshot while there never was a log */                   \
+	F(u64, log_epoch)    /* the last that was given to a log */           \
+	F(u64, log_count)
 WIRE_MESSAGE(sm_globals, SM_GLOBALS_FIELDS);
+#define SM_GLOBALS_SIZE 72u
+#define SM_GLOBALS_SIZE_NO_LOGS 56u
 
 struct sm {
 	struct cow *tree;
@@ -276,6 +282,19 @@ int sm_run_lease(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_return(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_size_set(struct sm_ctx *x, const void *body, size_t len);
 
+/* ---- sm_log.c ---- */
+/* The value of a SM_K_LOG record of @ino. */
+bool sm_log_decode(struct sm_log *l, uint64_t ino, struct wire_in *val);
+/* There may be none. */
+void sm_log_forget(struct sm *sm, uint64_t ino);
+int sm_run_log_set(struct sm_ctx *x, const void *body, size_t len);
+int sm_run_log_raise(struct sm_ctx *x, const void *body, size_t len);
+int sm_run_log_drop(struct sm_ctx *x, const void *body, size_t len);
+int sm_run_log_list(struct sm_ctx *x, const void *body, size_t len);
+int sm_check_log_set(const void *body, size_t len);
+int sm_check_log_drop(const void *body, size_t len);
+int sm_check_log_list(const void *body, size_t len);
+
 /* ---- sm_cut.c ---- */
 struct sm_cut_job {
 	uint64_t from, to, pos;
@@ -289,7 +308,7 @@ int sm_run_cut_done(struct sm_ctx *x, const void *body, size_t len);
 /* ---- sm_purge.c ---- */
 /* The inode's end: all its records go, its blocks to the purge queue. Takes
  * SM_DESTROY_CHANGES changes. */
-#define SM_DESTROY_CHANGES 8u
+#define SM_DESTROY_CHANGES 9u
 void sm_inode_destroy(struct sm_ctx *x, struct sm_inode *in);
 void sm_orphan_add(struct sm_ctx *x, struct sm_inode *in);
 void sm_orphan_del(struct sm *sm, struct sm_inode *in);
@@ -307,6 +326,8 @@ void sm_map_commit(struct sm_ctx *x);
 int sm_run_bootstrap(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_daemon_set(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_logd_set(struct sm_ctx *x, const void *body, size_t len);
+/* SM_RAISE's body. Raft's log also has those of before there were logs. */
+int sm_raise_read(const void *body, size_t len, struct sm_raise *q);
 int sm_run_raise(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_map_get(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_statfs(struct sm_ctx *x, const void *body, size_t len);

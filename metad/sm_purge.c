@@ -47,6 +47,7 @@ void sm_inode_destroy(struct sm_ctx *x, struct sm_inode *in)
 		sm_del_prefix(sm, &xattrs);
 	if (S_ISLNK(in->mode))
 		sm_del_prefix(sm, &target);
+	sm_log_forget(sm, in->ino);
 	(void)sm_del(sm, &k); /* the caller read it */
 	sm->g.inode_count--;
 	/* Nobody ever had the right to write blocks of the others. */

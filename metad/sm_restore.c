@@ -119,6 +119,16 @@ static int load_chunks(struct loader *l, struct wire_in *in,
 	return 0;
 }
 
+static bool load_globals(struct sm_globals *g, struct wire_in *val)
+{
+	uint8_t all[SM_GLOBALS_SIZE] = { 0 };
+
+	if (val->len != SM_GLOBALS_SIZE && val->len != SM_GLOBALS_SIZE_NO_LOGS)
+		return false;
+	memcpy(all, val->p, val->len);
+	return sm_globals_parse(all, sizeof(all), g) == 0;
+}
+
 /* What is kept outside the tree. */
 static int load_rest(struct sm *sm)
 {
@@ -127,10 +137,7 @@ static int load_rest(struct sm *sm)
 	ssize_t len;
 
 	sm_key_init(&k, SM_K_GLOBAL);
-	if (!sm_get(sm, &k, &val))
-		return -EBADMSG;
-	sm_globals_decode(&val, &sm->g);
-	if (wire_in_end(&val) != 0)
+	if (!sm_get(sm, &k, &val) || !load_globals(&sm->g, &val))
 		return -EBADMSG;
 	sm_key_init(&k, SM_K_MAP);
 	len = sm_blob_get(sm, &k, sm->out, SM_REPLY_MAX);

@@ -26,6 +26,9 @@ static int globals_put(struct sm *sm)
 	sm_key_init(&k, SM_K_GLOBAL);
 	wire_out_init(&o, buf, sizeof(buf));
 	sm_globals_encode(&o, &sm->g);
+	assert(o.len == SM_GLOBALS_SIZE);
+	if (sm->g.log_epoch == 0)
+		o.len = SM_GLOBALS_SIZE_NO_LOGS;
 	sm_put(sm, &k, &o);
 	return 0;
 }

@@ -19,7 +19,7 @@ struct verify {
 	uint64_t inodes, dirs, dir_names, file_links, file_names, purges;
 	uint64_t leased, leases, orphaned, orphans;
 	uint64_t has_xattr, xattr_groups, links, target_groups;
-	uint64_t dirs_filled, dir_groups;
+	uint64_t dirs_filled, dir_groups, logs;
 };
 
 static bool session_known(const struct verify *v, uint64_t session)
@@ -96,6 +96,20 @@ static bool check_cut(struct verify *v, struct wire_in *key,
 	return wire_in_end(key) == 0 && sm_cut_decode(&j, val) &&
 	       j.pos <= v->sm->g.pos && sm_inode_get(v->sm, ino, &in) &&
 	       S_ISREG(in.mode) && cut <= in.cut;
+}
+
+static bool check_log(struct verify *v, struct wire_in *key,
+		      struct wire_in *val)
+{
+	uint64_t ino = sm_get_key_u64(key);
+	struct sm_inode in;
+	struct sm_log l;
+
+	v->logs++;
+	return wire_in_end(key) == 0 && sm_log_decode(&l, ino, val) &&
+	       l.epoch <= v->sm->g.log_epoch &&
+	       l.session < v->sm->g.next_session &&
+	       sm_inode_get(v->sm, ino, &in) && S_ISREG(in.mode);
 }
 
 static bool check_inode(struct verify *v, struct wire_in *key,
@@ -283,6 +297,8 @@ static bool check_record(struct verify *v, const struct cow_iter *it)
 		return check_xattr(v, &key, &val, it);
 	case SM_K_TARGET:
 		return check_target(v, &key, &val, it);
+	case SM_K_LOG:
+		return check_log(v, &key, &val);
 	default:
 		return false;
 	}
@@ -301,7 +317,7 @@ static bool check_sums(const struct verify *v)
 	       v->file_links == v->file_names && v->leased == v->leases &&
 	       v->orphaned == v->orphans &&
 	       v->has_xattr == v->xattr_groups &&
-	       v->links == v->target_groups;
+	       v->links == v->target_groups && v->logs == g->log_count;
 }
 
 bool sm_verify(struct sm *sm)

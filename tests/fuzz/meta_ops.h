@@ -32,6 +32,10 @@ static const struct {
 	{ WIRE_OP_META_LEASE, "meta_ino" },
 	{ WIRE_OP_META_RETURN, "meta_return" },
 	{ WIRE_OP_META_CUT, "meta_cut" },
+	{ WIRE_OP_META_LOG_SET, "meta_log_set" },
+	{ WIRE_OP_META_LOG_RAISE, "meta_ino" },
+	{ WIRE_OP_META_LOG_DROP, "meta_log_drop" },
+	{ WIRE_OP_META_LOG_LIST, "meta_log_list" },
 	{ WIRE_OP_META_LOOKUP, "meta_lookup" },
 	{ WIRE_OP_META_GETATTR, "meta_ino" },
 	{ WIRE_OP_META_READDIR, "meta_readdir" },
@@ -105,6 +109,26 @@ static void meta_op_create(struct fuzz_rng *rng, struct wire_out *o)
 	meta_create_encode(o, &m);
 }
 
+/* A log of three daemons, which registered or did not. */
+static void meta_op_log_set(struct fuzz_rng *rng, struct wire_out *o)
+{
+	struct meta_log_set m = { .ino = fuzz_number(rng, 9),
+				  .epoch = fuzz_number(rng, 3) };
+	uint8_t buf[64];
+	struct wire_out list;
+
+	if (m.epoch > 0)
+		m.version = (uint32_t)fuzz_number(rng, 3);
+	wire_out_init(&list, buf, sizeof(buf));
+	for (uint32_t i = 1 + fuzz_below(rng, 3); i > 0; i--) {
+		struct meta_log_peer p = { i, 1 + fuzz_below(rng, 2) };
+
+		meta_log_peer_encode(&list, &p);
+	}
+	m.peers = (struct wire_str){ buf, (uint32_t)list.len };
+	meta_log_set_encode(o, &m);
+}
+
 static void meta_op_seed(struct fuzz_rng *rng, struct wire_out *o,
 			 uint64_t *seq)
 {
@@ -126,6 +150,8 @@ static void meta_op_seed(struct fuzz_rng *rng, struct wire_out *o,
 	}
 	if (op == WIRE_OP_META_CREATE && fuzz_below(rng, 8))
 		meta_op_create(rng, &body);
+	else if (op == WIRE_OP_META_LOG_SET && fuzz_below(rng, 8))
+		meta_op_log_set(rng, &body);
 	else if (message)
 		fuzz_find(messages, message)->encode(rng, &body);
 	wire_put_u8(o, (uint8_t)which);

@@ -422,6 +422,110 @@ static int query_attr(struct sm_client *c, uint16_t op,
 	return err;
 }
 
+int sm_client_logd(struct sm_client *c, uint32_t id, uint64_t boot_id)
+{
+	struct sm_logd_set q = { .id = id, .boot_id = boot_id,
+				 .addr = str("::1"), .port = 7,
+				 .domain = str("rack") };
+	uint8_t buf[64];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_logd_set_encode(&o, &q);
+	return sm_client_internal(c, WIRE_OP_SM_LOGD_SET, buf, o.len);
+}
+
+static void get_entry(struct wire_in *in, struct sm_log *l, bool *live)
+{
+	struct meta_log_entry e;
+	struct wire_in peers;
+
+	meta_log_entry_decode(in, &e);
+	must(!in->bad && e.live <= 1, "log entry");
+	*l = (struct sm_log){ .ino = e.ino, .epoch = e.epoch,
+			      .data_epoch = e.data_epoch,
+			      .version = e.version, .session = e.session };
+	*live = e.live != 0;
+	wire_in_init(&peers, e.peers.p, e.peers.len);
+	while (peers.len > 0 && l->peer_count < LOG_PEER_COUNT_MAX)
+		meta_log_peer_decode(&peers, &l->peers[l->peer_count++]);
+	must(wire_in_end(&peers) == 0, "log entry's peers");
+}
+
+static int finish_entry(struct sm_client *c, const struct wire_out *o)
+{
+	struct wire_in in;
+	int err = finish(c, o);
+
+	if (err != 0)
+		return err;
+	wire_in_init(&in, c->r.body, c->r.body_len);
+	get_entry(&in, &c->log, &c->log_live);
+	must(wire_in_end(&in) == 0, "log entry's end");
+	return 0;
+}
+
+int sm_client_log_set(struct sm_client *c, uint64_t ino, uint64_t epoch,
+		      uint32_t version, const struct meta_log_peer *peers,
+		      size_t count)
+{
+	struct meta_log_set q = { ino, epoch, version, { NULL, 0 } };
+	struct wire_out o = begin(c, WIRE_OP_META_LOG_SET), list;
+	uint8_t buf[256];
+
+	wire_out_init(&list, buf, sizeof(buf));
+	for (size_t i = 0; i < count; i++)
+		meta_log_peer_encode(&list, &peers[i]);
+	must(!list.overflow, "too many peers");
+	q.peers = (struct wire_str){ buf, (uint32_t)list.len };
+	meta_log_set_encode(&o, &q);
+	return finish_entry(c, &o);
+}
+
+int sm_client_log_raise(struct sm_client *c, uint64_t ino)
+{
+	struct meta_ino q = { ino };
+	struct wire_out o = begin(c, WIRE_OP_META_LOG_RAISE);
+
+	meta_ino_encode(&o, &q);
+	return finish_entry(c, &o);
+}
+
+int sm_client_log_drop(struct sm_client *c, uint64_t ino, uint64_t epoch)
+{
+	struct meta_log_drop q = { ino, epoch };
+	struct wire_out o = begin(c, WIRE_OP_META_LOG_DROP);
+
+	meta_log_drop_encode(&o, &q);
+	return finish(c, &o);
+}
+
+int sm_client_log_list(struct sm_client *c, uint64_t ino, uint64_t session,
+		       uint32_t max, struct sm_log *out, bool *done)
+{
+	struct meta_log_list q = { ino, session, max };
+	struct meta_log_list_reply r;
+	uint8_t buf[32];
+	struct wire_out o;
+	struct wire_in in;
+	bool live;
+	int err;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	meta_log_list_encode(&o, &q);
+	err = sm_client_internal(c, WIRE_OP_META_LOG_LIST, buf, o.len);
+	if (err != 0)
+		return err;
+	must(meta_log_list_reply_parse(c->r.body, c->r.body_len, &r) == 0 &&
+	     r.count <= max, "log list");
+	wire_in_init(&in, r.entries.p, r.entries.len);
+	for (uint32_t i = 0; i < r.count; i++)
+		get_entry(&in, &out[i], &live);
+	must(wire_in_end(&in) == 0, "log list's end");
+	*done = r.done != 0;
+	return (int)r.count;
+}
+
 int sm_client_lookup(struct sm_client *c, uint64_t dir, const char *name)
 {
 	struct meta_lookup q = { dir, str(name) };

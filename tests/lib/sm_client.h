@@ -23,6 +23,8 @@ struct sm_client {
 	struct sm_reply r; /* last reply */
 	struct meta_attr attr; /* last attributes */
 	bool existed; /* of the last create */
+	struct sm_log log; /* of the last entry of the logs' registry */
+	bool log_live; /* its session */
 	/* The last command, for another machine or once more. */
 	uint8_t *body;
 	size_t body_len;
@@ -87,6 +89,17 @@ int sm_client_truncate(struct sm_client *c, uint64_t ino, uint64_t size_now,
 int sm_client_cut_done(struct sm_client *c, uint64_t ino, uint64_t cut,
 		       int64_t units_delta);
 int sm_client_close(struct sm_client *c, uint64_t session, uint8_t dead);
+/* A log daemon registers. */
+int sm_client_logd(struct sm_client *c, uint32_t id, uint64_t boot_id);
+/* META_LOG_*; c->log is set by these. */
+int sm_client_log_set(struct sm_client *c, uint64_t ino, uint64_t epoch,
+		      uint32_t version, const struct meta_log_peer *peers,
+		      size_t count);
+int sm_client_log_raise(struct sm_client *c, uint64_t ino);
+int sm_client_log_drop(struct sm_client *c, uint64_t ino, uint64_t epoch);
+/* Up to @max entries after @ino; returns how many, or -errno. */
+int sm_client_log_list(struct sm_client *c, uint64_t ino, uint64_t session,
+		       uint32_t max, struct sm_log *out, bool *done);
 
 int sm_client_lookup(struct sm_client *c, uint64_t dir, const char *name);
 int sm_client_getattr(struct sm_client *c, uint64_t ino);

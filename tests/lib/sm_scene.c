@@ -196,17 +196,41 @@ static int step_purge(struct sm_scene *s)
 /* A log daemon registers, for the first time or with another boot id. */
 static int step_logd(struct sm_scene *s)
 {
-	struct sm_logd_set q = { .id = 1 + sm_scene_below(s, 5),
-				 .boot_id = 1 + sm_scene_below(s, 2),
-				 .addr = { "::1", 3 },
-				 .port = 7,
-				 .domain = { "rack", 4 } };
-	uint8_t buf[64];
-	struct wire_out o;
+	uint32_t id = 1 + sm_scene_below(s, 5);
 
-	wire_out_init(&o, buf, sizeof(buf));
-	sm_logd_set_encode(&o, &q);
-	return sm_client_internal(&s->c, WIRE_OP_SM_LOGD_SET, buf, o.len);
+	return sm_client_logd(&s->c, id, 1 + sm_scene_below(s, 2));
+}
+
+/* Leased inodes, so that commands find something to do. */
+static uint64_t leased_ino(struct sm_scene *s)
+{
+	uint64_t ino;
+
+	return sm_lease_list(s->c.sm, s->c.session, any_ino(s) - 1, &ino,
+			     1) == 1 ? ino : any_ino(s);
+}
+
+static int step_log(struct sm_scene *s)
+{
+	struct meta_log_peer peers[3] = { { 0 } };
+	uint64_t ino = leased_ino(s);
+	struct sm_log l = { 0 };
+	uint32_t i, count = 1 + sm_scene_below(s, 3);
+	bool there = sm_log_find(s->c.sm, ino, &l);
+
+	for (i = 0; i < count; i++) {
+		peers[i].id = 1 + i + sm_scene_below(s, 2);
+		peers[i].boot_id = 1 + sm_scene_below(s, 2);
+	}
+	switch (sm_scene_below(s, 4)) {
+	case 0:
+		return sm_client_log_raise(&s->c, ino);
+	case 1:
+		return sm_client_log_drop(&s->c, ino, l.epoch);
+	default:
+		return sm_client_log_set(&s->c, ino, there ? l.epoch : 0,
+					 there ? l.version : 0, peers, count);
+	}
 }
 
 /* The session ends, with all it has, and another begins. */
@@ -258,10 +282,12 @@ static int step_any(struct sm_scene *s)
 		return step_xattr(s);
 	if (what < 83)
 		return sm_client_lease(&s->c, any_ino(s));
-	if (what < 91)
+	if (what < 88)
 		return step_return(s);
-	if (what < 96)
+	if (what < 92)
 		return step_cut(s);
+	if (what < 96)
+		return step_log(s);
 	if (what < 98)
 		return step_purge(s);
 	return what < 99 ? step_logd(s) : step_session(s);

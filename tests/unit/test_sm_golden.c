@@ -1,6 +1,8 @@
 /* The formats in which metadata lie on disks, byte for byte: old disks must
- * stay readable, so what is in tests/golden/metad-v1.hex never changes. Run
- * from the top. HAILFS_GOLDEN=write makes the file (for a new version only).
+ * stay readable, so what is in tests/golden/metad-v*.hex never changes. Run
+ * from the top. HAILFS_GOLDEN=write makes the newest (for a new version only):
+ *	v1	before there were logs
+ *	v2	with log daemons and logs
  *
  * Method: a snapshot (a backup is one, too) with a record of every kind, and a
  * log of a continuous copy, whose frames hold batches as Raft's log has them.
@@ -17,18 +19,20 @@
 
 #include <cmocka.h>
 
-#define GOLDEN_PATH "tests/golden/metad-v1.hex"
+#define GOLDEN_V1 "tests/golden/metad-v1.hex"
+#define GOLDEN_V2 "tests/golden/metad-v2.hex"
 #define GOLDEN_MAX (32u << 10)
 #define KINDS_MAX 256u
 
 static const uint8_t kinds[] = {
 	SM_K_GLOBAL, SM_K_MAP,	  SM_K_DAEMON, SM_K_SESSION, SM_K_REPLY,
 	SM_K_LEASE,  SM_K_ORPHAN, SM_K_PURGE,  SM_K_CUT,     SM_K_INODE,
-	SM_K_DIRENT, SM_K_XATTR,  SM_K_TARGET,
+	SM_K_DIRENT, SM_K_XATTR,  SM_K_TARGET, SM_K_LOG,
 };
+#define KINDS_V1 (array_count(kinds) - 1)
 
-/* Does the snapshot have records of all kinds? */
-static bool all_kinds(const uint8_t *snap, size_t snap_len)
+/* Does the snapshot have records of the first @count kinds? */
+static bool all_kinds(const uint8_t *snap, size_t snap_len, size_t count)
 {
 	bool seen[KINDS_MAX] = { false };
 	struct wire_in in;
@@ -46,7 +50,7 @@ static bool all_kinds(const uint8_t *snap, size_t snap_len)
 		in.len -= klen + vlen;
 	}
 	free(stream);
-	for (size_t i = 0; i < array_count(kinds); i++)
+	for (size_t i = 0; i < count; i++)
 		if (!seen[kinds[i]]) {
 			fprintf(stderr, "no record of kind %u\n", kinds[i]);
 			return false;
@@ -110,6 +114,8 @@ static int store_commit(struct sm_client *c, uint64_t commit)
 /* A state with a record of every kind. */
 static void make_state(struct sm_client *c)
 {
+	static const struct meta_log_peer peers[] = { { 1, 101 }, { 2, 102 },
+						      { 3, 103 } };
 	uint64_t file;
 
 	sm_client_init(c);
@@ -133,6 +139,10 @@ static void make_state(struct sm_client *c)
 	DO(sm_client_chmod(c, file, 04751));
 	DO(sm_client_lease(c, file));
 	DO(sm_client_truncate(c, file, 1 << 20, 4096));
+	for (uint32_t id = 1; id <= 3; id++)
+		DO(sm_client_logd(c, id, 100 + id));
+	DO(sm_client_log_set(c, file, 0, 0, peers, 3));
+	DO(sm_client_log_raise(c, file));
 }
 
 static int write_golden(void)
@@ -142,7 +152,7 @@ static int write_golden(void)
 	struct wire_out o;
 	uint8_t *snap;
 	size_t len;
-	FILE *f = fopen(GOLDEN_PATH, "we");
+	FILE *f = fopen(GOLDEN_V2, "we");
 
 	if (f == NULL)
 		return 1;
@@ -156,6 +166,8 @@ static int write_golden(void)
 	put_frame(&o, &c, 42);
 	DO(sm_client_chmod(&c, c.attr.ino, 0640));
 	put_frame(&o, &c, 43);
+	DO(sm_client_log_drop(&c, c.log.ino, c.log.epoch));
+	put_frame(&o, &c, 44);
 	golden_put(f, "copy_log", log, o.len);
 	sm_client_fini(&c);
 	return fclose(f);
@@ -163,55 +175,87 @@ static int write_golden(void)
 
 /* ---- facts ---- */
 
-static struct sm *golden_machine(void)
+static struct sm *golden_machine(const char *path)
 {
 	static uint8_t old[GOLDEN_MAX];
-	size_t len = golden_read(GOLDEN_PATH, "snapshot", old,
-				 GOLDEN_MAX);
+	size_t len = golden_read(path, "snapshot", old, GOLDEN_MAX);
 	struct sm *sm = sm_new();
 
 	assert_non_null(sm);
 	assert_int_equal(sm_restore(sm, old, len), 0);
 	assert_true(sm_verify(sm));
+	assert_int_equal(sm_batch(sm), 41);
 	return sm;
 }
 
-static void a_snapshot_of_version_1_is_read_and_written_alike(void **state)
+static void read_and_write(const char *path, size_t kind_count)
 {
 	static uint8_t old[GOLDEN_MAX];
-	size_t len, old_len = golden_read(GOLDEN_PATH, "snapshot", old,
-					  GOLDEN_MAX);
-	struct sm *sm = golden_machine();
+	size_t len, old_len = golden_read(path, "snapshot", old, GOLDEN_MAX);
+	struct sm *sm = golden_machine(path);
 	uint8_t *made = sm_client_snapshot(sm, &len);
 
-	(void)state;
-	assert_true(all_kinds(old, old_len));
-	assert_int_equal(sm_batch(sm), 41);
+	assert_true(all_kinds(old, old_len, kind_count));
 	assert_int_equal(len, old_len);
 	assert_memory_equal(made, old, len);
 	free(made);
 	sm_free(sm);
 }
 
-static void a_log_of_version_1_is_executed(void **state)
+static void snapshots_of_all_versions_are_read_and_written_alike(void **state)
+{
+	(void)state;
+	read_and_write(GOLDEN_V1, KINDS_V1);
+	read_and_write(GOLDEN_V2, array_count(kinds));
+}
+
+/* What the log of a copy makes of the snapshot: c->sm. */
+static void execute(struct sm_client *c, const char *path, uint64_t batches)
 {
 	static uint8_t old[GOLDEN_MAX];
-	size_t len = golden_read(GOLDEN_PATH, "copy_log", old,
-				 GOLDEN_MAX);
-	struct sm_client c;
-	struct sm *sm = golden_machine();
+	size_t len = golden_read(path, "copy_log", old, GOLDEN_MAX);
+	struct sm *sm = golden_machine(path);
 	FILE *f = fmemopen(old, len, "r");
 	char why[256] = "";
 
-	(void)state;
 	assert_non_null(f);
 	assert_int_equal(copy_read_log(sm, f, "log", why, sizeof(why)), 0);
 	(void)fclose(f);
-	assert_int_equal(sm_batch(sm), 43);
+	assert_int_equal(sm_batch(sm), batches);
 	assert_true(sm_verify(sm));
-	sm_client_join(&c, sm);
-	assert_int_equal(sm_client_lookup(&c, ROOT_INO, "golden"), 0);
-	assert_int_equal(c.attr.mode & 07777, 0640);
+	sm_client_join(c, sm);
+	assert_int_equal(sm_client_lookup(c, ROOT_INO, "golden"), 0);
+	assert_int_equal(c->attr.mode & 07777, 0640);
+}
+
+static void a_log_of_version_1_is_executed(void **state)
+{
+	struct sm_client c;
+
+	(void)state;
+	execute(&c, GOLDEN_V1, 43);
+	assert_int_equal(sm_log_epoch(c.sm), 0);
+	sm_client_fini(&c);
+}
+
+static void a_log_of_version_2_is_executed(void **state)
+{
+	struct sm *before = golden_machine(GOLDEN_V2);
+	struct sm_client c;
+	struct sm_log l;
+
+	(void)state;
+	assert_int_equal(sm_log_count(before), 1);
+	assert_int_equal(sm_map(before)->log_count, 3);
+	execute(&c, GOLDEN_V2, 44);
+	assert_int_equal(sm_log_epoch(c.sm), 2);
+	assert_int_equal(sm_log_count(c.sm), 0);
+	assert_int_equal(sm_client_lookup(&c, ROOT_INO, "file"), 0);
+	assert_true(sm_log_find(before, c.attr.ino, &l));
+	assert_int_equal(l.epoch, 2);
+	assert_int_equal(l.data_epoch, 1);
+	assert_int_equal(l.peers[2].boot_id, 103);
+	sm_free(before);
 	sm_client_fini(&c);
 }
 
@@ -219,8 +263,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
-			a_snapshot_of_version_1_is_read_and_written_alike),
+			snapshots_of_all_versions_are_read_and_written_alike),
 		cmocka_unit_test(a_log_of_version_1_is_executed),
+		cmocka_unit_test(a_log_of_version_2_is_executed),
 	};
 
 	if (getenv("HAILFS_GOLDEN") != NULL)

@@ -229,6 +229,18 @@ static void malformed_log_daemons_are_refused(void **state)
 	assert_int_equal(sm_map(c->sm)->log_count, 0);
 }
 
+/* As the command was before there were logs. */
+static int raise_v1(struct sm_client *c, struct sm_raise q)
+{
+	uint8_t buf[64];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_raise_encode(&o, &q);
+	return sm_client_internal(c, WIRE_OP_SM_RAISE, buf,
+				  o.len - sizeof(q.log_epoch));
+}
+
 static int raise_to(struct sm_client *c, struct sm_raise q)
 {
 	uint8_t buf[64];
@@ -245,9 +257,11 @@ static void raised_counters_hold_for_what_comes_and_what_is(void **state)
 	uint64_t f = SM_INO(c, sm_client_file(c, ROOT, "f"));
 	struct sm_client d;
 
-	assert_int_equal(raise_to(c, (struct sm_raise){ 1000, 50, 90, 7 }), 0);
+	assert_int_equal(raise_to(c, (struct sm_raise){ 1000, 50, 90, 7,
+							   60 }), 0);
 	assert_true(c->r.map_changed);
 	assert_int_equal(sm_map(c->sm)->epoch, 90);
+	assert_int_equal(sm_log_epoch(c->sm), 60);
 	assert_int_equal(sm_client_stat(c, f).cut, 7);
 	assert_int_equal(sm_client_file(c, ROOT, "g"), 0);
 	assert_int_equal(c->attr.ino, 1000);
@@ -258,11 +272,19 @@ static void raised_counters_hold_for_what_comes_and_what_is(void **state)
 	assert_int_equal(d.session, 50);
 	sm_client_leave(&d);
 	/* never down */
-	assert_int_equal(raise_to(c, (struct sm_raise){ 1, 1, 1, 1 }), 0);
+	assert_int_equal(raise_to(c, (struct sm_raise){ 1, 1, 1, 1, 1 }), 0);
 	assert_false(c->r.map_changed);
+	assert_int_equal(sm_log_epoch(c->sm), 60);
 	assert_int_equal(sm_client_file(c, ROOT, "h"), 0);
 	assert_int_equal(c->attr.ino, 1001);
 	assert_int_equal(sm_client_stat(c, f).cut, 8);
+	assert_int_equal(raise_v1(c, (struct sm_raise){ .ino = 2000 }), 0);
+	assert_int_equal(sm_next_ino(c->sm), 2000);
+	assert_int_equal(sm_log_epoch(c->sm), 60);
+	/* the next would wrap */
+	assert_int_equal(raise_to(c, (struct sm_raise){
+					     .log_epoch = UINT64_MAX }),
+			 -EINVAL);
 }
 
 static void the_map_and_the_counts_can_be_asked_for(void **state)

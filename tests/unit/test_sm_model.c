@@ -17,8 +17,19 @@
 
 #include <cmocka.h>
 
+#define LOG_INOS 64u /* model_entry[] is of the first inodes only */
+#define LOGDS 4u
+
 struct world {
 	struct sm_client c;
+	/* The registry of logs: epoch 0, there is none. */
+	struct model_entry {
+		uint64_t epoch, data_epoch;
+		uint32_t version;
+		struct meta_log_peer peers[2];
+	} logs[LOG_INOS];
+	uint64_t log_epoch;
+	uint32_t boots[LOGDS]; /* of log daemons; 0: not there */
 	struct model_fs *m;
 	uint64_t rng;
 	uint64_t step;
@@ -108,6 +119,25 @@ static void assert_same_dir(struct world *w, uint64_t dir, uint64_t entries)
 	assert_true(l.count == entries);
 }
 
+static void assert_same_logs(struct world *w)
+{
+	uint64_t count = 0;
+
+	for (uint64_t ino = 1; ino < LOG_INOS; ino++) {
+		const struct model_entry *e = &w->logs[ino];
+		struct sm_log l;
+
+		assert_true(sm_log_find(w->c.sm, ino, &l) == (e->epoch != 0));
+		if (e->epoch == 0)
+			continue;
+		count++;
+		assert_true(l.epoch == e->epoch && l.version == e->version &&
+			    l.data_epoch == e->data_epoch);
+	}
+	assert_true(sm_log_count(w->c.sm) == count);
+	assert_true(sm_log_epoch(w->c.sm) == w->log_epoch);
+}
+
 static void assert_same_world(struct world *w)
 {
 	uint64_t next_ino = model_fs_next_ino(w->m);
@@ -132,6 +162,7 @@ static void assert_same_world(struct world *w)
 		}
 	}
 	assert_true(sm_inode_count(w->c.sm) == alive);
+	assert_same_logs(w);
 	assert_true(sm_verify(w->c.sm));
 }
 
@@ -387,6 +418,113 @@ static int op_give_back(struct world *w, int *want)
 		return 0;
 	got = sm_client_give_back(&w->c, ino, META_RETURN_ORPHAN);
 	model_fs_drop(w->m, ino);
+	if (ino < LOG_INOS)
+		w->logs[ino].epoch = 0;
+	return got;
+}
+
+static int op_logd(struct world *w, int *want)
+{
+	uint32_t i = below(w, LOGDS);
+
+	*want = 0;
+	w->boots[i] = 1 + below(w, 3);
+	return sm_client_logd(&w->c, i + 1, w->boots[i]);
+}
+
+static bool is_peer(const struct world *w, const struct model_entry *e,
+		    const struct meta_log_peer *p)
+{
+	for (uint32_t i = 0; e->epoch != 0 && i < 2; i++)
+		if (e->peers[i].id == p->id &&
+		    e->peers[i].boot_id == p->boot_id)
+			return true;
+	return w->boots[p->id - 1] == p->boot_id;
+}
+
+/* What META_LOG_SET is to say. */
+static int want_log_set(struct world *w, uint64_t ino, uint64_t epoch,
+			uint32_t version, const struct meta_log_peer *peers,
+			bool leased)
+{
+	struct model_entry *e = &w->logs[ino];
+	struct model_attr a;
+
+	if (epoch != 0 && (e->epoch != epoch || e->version != version))
+		return -ESTALE;
+	if (epoch == 0 && model_fs_stat(w->m, ino, &a) != 0)
+		return -ENOENT;
+	if (epoch == 0 && !leased)
+		return -EPERM;
+	if (epoch == 0 && e->epoch != 0)
+		return -EEXIST;
+	if (!is_peer(w, e, &peers[0]) || !is_peer(w, e, &peers[1]))
+		return -ENXIO;
+	if (epoch == 0) {
+		e->epoch = e->data_epoch = ++w->log_epoch;
+		e->version = 0;
+	}
+	e->version++;
+	memcpy(e->peers, peers, sizeof(e->peers));
+	return 0;
+}
+
+/* Two of the log daemons, mostly with their boot ids. */
+static void any_peers(struct world *w, struct meta_log_peer peers[2])
+{
+	uint32_t first = below(w, LOGDS);
+
+	for (uint32_t i = 0; i < 2; i++) {
+		uint32_t at = (first + i) % LOGDS;
+
+		peers[i].id = at + 1;
+		peers[i].boot_id = w->boots[at];
+		if (below(w, 8) == 0 || w->boots[at] == 0)
+			peers[i].boot_id = 1 + below(w, 4);
+	}
+}
+
+static int op_log(struct world *w, int *want)
+{
+	uint64_t ino = 2 + below(w, LOG_INOS - 2), leased = 0;
+	struct model_entry *e = &w->logs[ino];
+	uint64_t epoch = below(w, 4) == 0 ? below(w, 9) : e->epoch;
+	uint32_t version = below(w, 8) == 0 ? 1 : e->version;
+	struct meta_log_peer peers[2];
+	int got;
+
+	if (below(w, 2) == 0) {
+		*want = sm_client_lease(&w->c, ino);
+		return *want;
+	}
+	switch (below(w, 4)) {
+	case 0:
+		got = sm_client_log_raise(&w->c, ino);
+		*want = e->epoch != 0 ? 0 : -ENOENT;
+		if (e->epoch != 0)
+			e->epoch = ++w->log_epoch;
+		break;
+	case 1:
+		got = sm_client_log_drop(&w->c, ino, epoch);
+		*want = e->epoch != 0 && e->epoch != epoch ? -ESTALE : 0;
+		if (*want == 0)
+			e->epoch = 0;
+		return got;
+	default:
+		any_peers(w, peers);
+		if (sm_lease_list(w->c.sm, w->c.session, ino - 1, &leased,
+				  1) == 0)
+			leased = 0;
+		if (epoch == 0)
+			version = 0;
+		*want = want_log_set(w, ino, epoch, version, peers,
+				     leased == ino);
+		got = sm_client_log_set(&w->c, ino, epoch, version, peers, 2);
+	}
+	if (got == 0)
+		assert_true(w->c.log.epoch == e->epoch &&
+			    w->c.log.data_epoch == e->data_epoch &&
+			    w->c.log.version == e->version);
 	return got;
 }
 
@@ -431,6 +569,7 @@ static void step(struct world *w)
 		op_create, op_create, op_create, op_symlink, op_tmpfile,
 		op_unlink, op_unlink, op_rmdir, op_link, op_rename, op_rename,
 		op_attr, op_truncate, op_xattr, op_give_back, op_give_back,
+		op_logd, op_log, op_log, op_log,
 	};
 	uint32_t pick = below(w, array_count(ops));
 	int want = 0;
@@ -440,7 +579,7 @@ static void step(struct world *w)
 		fail_msg("operation %u: %d, model says %d", pick, got, want);
 	w->counts[got == 0]++;
 	if (ops[pick] != op_give_back && ops[pick] != op_xattr &&
-	    below(w, 10) == 0)
+	    ops[pick] != op_logd && below(w, 10) == 0)
 		repeat(w);
 	assert_same_attr(w, any_ino(w));
 	assert_same_attr(w, any_dir(w));

@@ -15,12 +15,13 @@
 struct fixture {
 	struct sm_client c;
 	struct sm *sm;
-	uint64_t dir, sub, file, link, orphan;
+	uint64_t dir, sub, file, link, orphan, wal;
 	struct sm_inode in; /* being changed */
 };
 
 static int setup(void **state)
 {
+	static const struct meta_log_peer peers[] = { { 1, 5 }, { 2, 6 } };
 	struct fixture *f = calloc(1, sizeof(*f));
 	struct sm_client *c = &f->c;
 
@@ -40,6 +41,13 @@ static int setup(void **state)
 	f->link = c->attr.ino;
 	assert_int_equal(sm_client_tmpfile(c, ROOT, 0600), 0);
 	f->orphan = c->attr.ino;
+	assert_int_equal(sm_client_logd(c, 1, 5), 0);
+	assert_int_equal(sm_client_logd(c, 2, 6), 0);
+	assert_int_equal(sm_client_file(c, f->dir, "wal"), 0);
+	f->wal = c->attr.ino;
+	assert_int_equal(sm_client_lease(c, f->wal), 0);
+	assert_int_equal(sm_client_log_set(c, f->wal, 0, 0, peers, 2), 0);
+	assert_int_equal(sm_client_log_raise(c, f->wal), 0);
 	assert_true(sm_verify(f->sm));
 	assert_int_equal(cow_reserve(f->sm->tree, 64), 0);
 	*state = f;
@@ -89,6 +97,109 @@ static uint64_t cookie_of(struct fixture *f, const char *name)
 
 	assert_true(sm_dirent_find(f->sm, f->dir, sm_str(name), &d));
 	return d.cookie;
+}
+
+static void put_log(struct fixture *f, uint64_t ino, uint64_t epoch,
+		    uint64_t data_epoch, uint64_t version, uint64_t session,
+		    const struct meta_log_peer *peers, size_t count)
+{
+	struct sm_key k = sm_key1(SM_K_LOG, ino);
+	uint8_t buf[256];
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_put_varint(&o, epoch);
+	sm_put_varint(&o, data_epoch);
+	sm_put_varint(&o, version);
+	sm_put_varint(&o, session);
+	for (size_t i = 0; i < count; i++)
+		meta_log_peer_encode(&o, &peers[i]);
+	sm_put(f->sm, &k, &o);
+}
+
+static const struct meta_log_peer one[] = { { 1, 5 } };
+
+static void a_log_with_an_epoch_not_given(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, f->wal, 3, 1, 1, 1, one, 1);
+}
+
+static void a_log_with_data_of_a_later_epoch(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, f->wal, 1, 2, 1, 1, one, 1);
+}
+
+static void a_log_without_data(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, f->wal, 1, 0, 1, 1, one, 1);
+}
+
+static void a_log_of_a_session_not_given(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, f->wal, 2, 1, 1, 99, one, 1);
+}
+
+static void a_log_with_a_version_too_large(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, f->wal, 2, 1, UINT64_C(1) << 32, 1, one, 1);
+}
+
+static void a_log_without_peers(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, f->wal, 2, 1, 1, 1, NULL, 0);
+}
+
+static void a_log_with_a_peer_twice(void **state)
+{
+	static const struct meta_log_peer twice[] = { { 1, 5 }, { 1, 6 } };
+	struct fixture *f = *state;
+
+	put_log(f, f->wal, 2, 1, 1, 1, twice, 2);
+}
+
+static void a_log_with_too_many_peers(void **state)
+{
+	struct meta_log_peer many[LOG_PEER_COUNT_MAX + 1];
+	struct fixture *f = *state;
+
+	for (uint32_t i = 0; i < array_count(many); i++)
+		many[i] = (struct meta_log_peer){ i + 1, 5 };
+	put_log(f, f->wal, 2, 1, 1, 1, many, array_count(many));
+}
+
+static void a_log_of_no_inode(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, 99, 2, 1, 1, 1, one, 1);
+	f->sm->g.log_count++;
+}
+
+static void a_log_of_a_directory(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, f->dir, 2, 1, 1, 1, one, 1);
+	f->sm->g.log_count++;
+}
+
+static void a_wrong_number_of_logs(void **state)
+{
+	struct fixture *f = *state;
+
+	f->sm->g.log_count++;
 }
 
 static void a_directory_without_a_name(void **state)
@@ -352,6 +463,17 @@ static void a_reply_from_the_future(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		T(a_log_with_an_epoch_not_given),
+		T(a_log_with_data_of_a_later_epoch),
+		T(a_log_without_data),
+		T(a_log_of_a_session_not_given),
+		T(a_log_with_a_version_too_large),
+		T(a_log_without_peers),
+		T(a_log_with_a_peer_twice),
+		T(a_log_with_too_many_peers),
+		T(a_log_of_no_inode),
+		T(a_log_of_a_directory),
+		T(a_wrong_number_of_logs),
 		T(a_directory_without_a_name),
 		T(a_file_without_a_name),
 		T(a_wrong_link_count),

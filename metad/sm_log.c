@@ -1,0 +1,319 @@
+/* The registry of logs: which log daemons hold each log file's log, whose it
+ * is, and in which epoch. No epoch is ever given twice. */
+#include "metad/sm_priv.h"
+
+#include <sys/stat.h>
+
+#define PEER_SIZE 12u
+
+static bool peer_listed(const struct sm_log *l, uint32_t id, uint64_t boot_id)
+{
+	for (uint32_t i = 0; i < l->peer_count; i++)
+		if (l->peers[i].id == id && l->peers[i].boot_id == boot_id)
+			return true;
+	return false;
+}
+
+/* One at least, each once, as they are in @in. */
+static bool peers_decode(struct wire_in *in, struct sm_log *l)
+{
+	l->peer_count = 0;
+	while (in->len > 0) {
+		struct meta_log_peer p;
+
+		meta_log_peer_decode(in, &p);
+		if (in->bad || p.id == 0 || p.boot_id == 0 ||
+		    l->peer_count == LOG_PEER_COUNT_MAX)
+			return false;
+		for (uint32_t i = 0; i < l->peer_count; i++)
+			if (l->peers[i].id == p.id)
+				return false;
+		l->peers[l->peer_count++] = p;
+	}
+	return l->peer_count > 0;
+}
+
+static struct wire_str peers_encode(const struct sm_log *l,
+				    uint8_t buf[LOG_PEER_COUNT_MAX * PEER_SIZE])
+{
+	struct wire_out o;
+
+	wire_out_init(&o, buf, LOG_PEER_COUNT_MAX * PEER_SIZE);
+	for (uint32_t i = 0; i < l->peer_count; i++)
+		meta_log_peer_encode(&o, &l->peers[i]);
+	return (struct wire_str){ buf, (uint32_t)o.len };
+}
+
+bool sm_log_decode(struct sm_log *l, uint64_t ino, struct wire_in *val)
+{
+	uint64_t version;
+
+	*l = (struct sm_log){ .ino = ino };
+	l->epoch = sm_get_varint(val);
+	l->data_epoch = sm_get_varint(val);
+	version = sm_get_varint(val);
+	l->version = (uint32_t)version;
+	l->session = sm_get_varint(val);
+	return !val->bad && version <= UINT32_MAX && ino != 0 &&
+	       l->data_epoch != 0 && l->data_epoch <= l->epoch &&
+	       l->session != 0 && peers_decode(val, l);
+}
+
+static void log_put(struct sm *sm, const struct sm_log *l)
+{
+	struct sm_key k = sm_key1(SM_K_LOG, l->ino);
+	uint8_t buf[4 * 10 + LOG_PEER_COUNT_MAX * PEER_SIZE];
+	uint8_t peers[LOG_PEER_COUNT_MAX * PEER_SIZE];
+	struct wire_str list = peers_encode(l, peers);
+	struct wire_out o;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_put_varint(&o, l->epoch);
+	sm_put_varint(&o, l->data_epoch);
+	sm_put_varint(&o, l->version);
+	sm_put_varint(&o, l->session);
+	wire_put_raw(&o, list.p, list.len);
+	sm_put(sm, &k, &o);
+}
+
+bool sm_log_find(struct sm *sm, uint64_t ino, struct sm_log *l)
+{
+	struct sm_key k = sm_key1(SM_K_LOG, ino);
+	struct wire_in val;
+
+	return sm_get(sm, &k, &val) && sm_log_decode(l, ino, &val);
+}
+
+void sm_log_forget(struct sm *sm, uint64_t ino)
+{
+	struct sm_key k = sm_key1(SM_K_LOG, ino);
+
+	if (sm_del(sm, &k))
+		sm->g.log_count--;
+}
+
+static void put_entry(struct sm_ctx *x, const struct sm_log *l,
+		      struct wire_out *o)
+{
+	uint8_t peers[LOG_PEER_COUNT_MAX * PEER_SIZE];
+	struct meta_log_entry e = {
+		.ino = l->ino,
+		.epoch = l->epoch,
+		.data_epoch = l->data_epoch,
+		.version = l->version,
+		.session = l->session,
+		.live = cmap_session_live(x->sm->map, l->session),
+		.peers = peers_encode(l, peers),
+	};
+
+	meta_log_entry_encode(o, &e);
+}
+
+/* ---- commands ---- */
+
+int sm_check_log_set(const void *body, size_t len)
+{
+	struct meta_log_set q;
+	struct sm_log l;
+	struct wire_in in;
+	int err = meta_log_set_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	wire_in_init(&in, q.peers.p, q.peers.len);
+	return peers_decode(&in, &l) && (q.epoch != 0 || q.version == 0) ?
+	       0 : -EINVAL;
+}
+
+/* Those that are new on the list must live, as far as the map tells. */
+static int check_peers(struct sm_ctx *x, const struct sm_log *was,
+		       const struct sm_log *l)
+{
+	for (uint32_t i = 0; i < l->peer_count; i++) {
+		const struct meta_log_peer *p = &l->peers[i];
+		const struct cmap_log *d = cmap_find_log(x->sm->map, p->id);
+
+		if (was && peer_listed(was, p->id, p->boot_id))
+			continue;
+		if (!d || d->boot_id != p->boot_id)
+			return -ENXIO;
+	}
+	return 0;
+}
+
+static int log_make(struct sm_ctx *x, struct sm_log *l)
+{
+	struct sm *sm = x->sm;
+	struct sm_log was;
+	struct sm_inode in;
+	int err;
+
+	if (!sm_inode_get(sm, l->ino, &in))
+		return -ENOENT;
+	if (in.lease != x->session) /* only files have one */
+		return -EPERM;
+	if (sm_log_find(sm, l->ino, &was))
+		return -EEXIST;
+	if (sm->g.log_count >= LOG_COUNT_MAX)
+		return -ENOSPC;
+	err = check_peers(x, NULL, l);
+	if (err != 0)
+		return err;
+	l->epoch = l->data_epoch = ++sm->g.log_epoch;
+	l->version = 1;
+	l->session = x->session;
+	sm->g.log_count++;
+	return 0;
+}
+
+/* @l has the peers alone; the rest becomes the entry's. */
+static int log_change(struct sm_ctx *x, const struct meta_log_set *q,
+		      struct sm_log *l)
+{
+	struct sm_log was;
+	int err;
+
+	if (!sm_log_find(x->sm, q->ino, &was) || was.epoch != q->epoch ||
+	    was.version != q->version || was.session != x->session)
+		return -ESTALE;
+	err = check_peers(x, &was, l);
+	if (err != 0)
+		return err;
+	l->epoch = was.epoch;
+	l->data_epoch = was.data_epoch;
+	l->version = was.version + 1;
+	l->session = was.session;
+	return 0;
+}
+
+int sm_run_log_set(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct meta_log_set q;
+	struct sm_log l;
+	struct wire_in in;
+	int err = meta_log_set_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	l.ino = q.ino;
+	wire_in_init(&in, q.peers.p, q.peers.len);
+	if (!peers_decode(&in, &l))
+		return -EBADMSG;
+	err = q.epoch == 0 ? log_make(x, &l) : log_change(x, &q, &l);
+	if (err != 0)
+		return err;
+	log_put(x->sm, &l);
+	put_entry(x, &l, &x->out);
+	return 0;
+}
+
+int sm_run_log_raise(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct meta_ino q;
+	struct sm_log l;
+	int err = meta_ino_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	if (!sm_log_find(x->sm, q.ino, &l))
+		return -ENOENT;
+	if (l.session != x->session &&
+	    cmap_session_live(x->sm->map, l.session))
+		return -EBUSY;
+	l.epoch = ++x->sm->g.log_epoch;
+	l.session = x->session;
+	log_put(x->sm, &l);
+	put_entry(x, &l, &x->out);
+	return 0;
+}
+
+int sm_check_log_drop(const void *body, size_t len)
+{
+	struct meta_log_drop q;
+
+	return meta_log_drop_parse(body, len, &q);
+}
+
+int sm_run_log_drop(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct meta_log_drop q;
+	struct sm_log l;
+	int err = meta_log_drop_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	if (!sm_log_find(x->sm, q.ino, &l))
+		return 0;
+	if (l.epoch != q.epoch || l.session != x->session)
+		return -ESTALE;
+	sm_log_forget(x->sm, q.ino);
+	return 0;
+}
+
+/* ---- queries ---- */
+
+int sm_check_log_list(const void *body, size_t len)
+{
+	struct meta_log_list q;
+	int err = meta_log_list_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	return q.count_max == 0 ? -EINVAL : 0;
+}
+
+_Static_assert(LOG_LIST_COUNT_MAX * (45 + LOG_PEER_COUNT_MAX * PEER_SIZE) +
+			       16 < SM_REPLY_MAX, "a page is a reply");
+
+int sm_run_log_list(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct meta_log_list_reply r = { .done = 1 };
+	struct wire_out head, entries;
+	struct meta_log_list q;
+	struct cow_iter it;
+	struct sm_key k;
+	bool more;
+	int err = meta_log_list_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	q.count_max = (uint32_t)u64_min(q.count_max, LOG_LIST_COUNT_MAX);
+	k = sm_key1(SM_K_LOG, q.ino + 1);
+	more = q.ino != UINT64_MAX && sm_seek_prefix(x->sm, &it, &k, 1);
+	/* done, count, and the blob's length come before */
+	wire_out_init(&entries, x->out.p + 9, SM_REPLY_MAX - 9);
+	for (; more; more = sm_next_prefix(&it, &k, 1)) {
+		struct sm_log l;
+		struct wire_in key, val;
+
+		wire_in_init(&key, it.key + 1, it.klen - 1);
+		wire_in_init(&val, it.val, it.vlen);
+		if (!sm_log_decode(&l, sm_get_key_u64(&key), &val))
+			return -EIO;
+		if (q.session != 0 && l.session != q.session)
+			continue;
+		if (r.count == q.count_max) {
+			r.done = 0;
+			break;
+		}
+		put_entry(x, &l, &entries);
+		r.count++;
+	}
+	assert(!entries.overflow);
+	wire_out_init(&head, x->out.p, 9);
+	wire_put_u8(&head, r.done);
+	wire_put_u32(&head, r.count);
+	wire_put_u32(&head, (uint32_t)entries.len);
+	x->out.len = 9 + entries.len;
+	return 0;
+}
+
+uint64_t sm_log_epoch(const struct sm *sm)
+{
+	return sm->g.log_epoch;
+}
+
+uint64_t sm_log_count(const struct sm *sm)
+{
+	return sm->g.log_count;
+}
