@@ -26,5 +26,6 @@ bool log_peers_is_up(struct log_peers *p, uint32_t id);
 /* Handlers. */
 void log_peers_register(struct request *r);
 void log_peers_heartbeat(struct request *r);
+void log_peers_query(struct request *r);
 
 #endif

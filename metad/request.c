@@ -322,6 +322,15 @@ static bool no_room_for(const struct request *q)
 	}
 }
 
+/* Must it be durable before it is told? What a cut does to blocks cannot be
+ * undone; log daemons remember an epoch, which must not be given twice, and
+ * free what a list does not have. */
+static bool is_told_late(uint16_t op)
+{
+	return op == WIRE_OP_META_CUT || op == WIRE_OP_META_LOG_SET ||
+	       op == WIRE_OP_META_LOG_RAISE || op == WIRE_OP_META_LOG_DROP;
+}
+
 static void run_mutation(struct request *q)
 {
 	struct metad *md = q->md;
@@ -339,8 +348,7 @@ static void run_mutation(struct request *q)
 	if (r.replayed)
 		stats_count(&md->stats.replays, 1);
 	pos = metad_foreign_pos(md, q->to.session);
-	/* What it does to blocks cannot be undone. */
-	if (r.status == 0 && q->to.op == WIRE_OP_META_CUT)
+	if (r.status == 0 && is_told_late(q->to.op))
 		pos = u64_max(pos, r.pos);
 	if (r.status == 0 && r.cut_job) {
 		reply_after_cut(q, &r, pos);
@@ -403,6 +411,8 @@ static const struct op_info {
 	{ WIRE_OP_META_GETXATTR, CLIENT | ADMIN, true, run_query },
 	{ WIRE_OP_META_LISTXATTR, CLIENT | ADMIN, true, run_query },
 	{ WIRE_OP_META_STATFS, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_LOG_LIST, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_LOG_PEERS, CLIENT | ADMIN, true, log_peers_query },
 	{ WIRE_OP_META_SYNC, CLIENT | ADMIN, true, run_sync },
 	{ WIRE_OP_META_REGISTER, BLOCKD, false, monitor_register },
 	{ WIRE_OP_META_HEARTBEAT, BLOCKD, false, monitor_heartbeat },
@@ -418,6 +428,9 @@ static const struct op_info {
 	{ WIRE_OP_META_LEASE, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_RETURN, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_CUT, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_LOG_SET, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_LOG_RAISE, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_LOG_DROP, CLIENT, true, run_mutation },
 };
 
 static const struct op_info *op_find(uint16_t op)

@@ -234,6 +234,8 @@ static void on_register(struct metad *md)
 	/* Nobody tells the largest cut number, but no more cuts can have been
 	 * made than microseconds have passed. */
 	m.cut = (uint64_t)metad_realtime_ns() / 1000;
+	/* Nor need the log daemons be there: the same holds for logs. */
+	m.log_epoch = u64_max(m.cut, sm_log_epoch(md->sm) + EPOCH_MARGIN);
 	METAD_PROPOSE(md, WIRE_OP_SM_RAISE, sm_raise, &m, &r);
 	if (r.status < 0) {
 		md->stop(md, "the counters of the backup cannot be raised");

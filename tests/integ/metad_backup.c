@@ -11,36 +11,6 @@
 #include "common/wire_admin.h"
 #include "tests/lib/tap.h"
 
-static void take_backup(struct metad_run *x, const char *path)
-{
-	struct admin_backup_reply m = { .handle = 0 };
-	struct blk_raw r;
-	struct frame *f;
-	uint8_t b[32];
-	uint64_t off = 0;
-	FILE *out = fopen(path, "w");
-
-	CHECK(out != NULL);
-	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, 1, 0), 0);
-	do {
-		size_t len = METAD_BODY(b, admin_backup,
-					{ .handle = m.handle, .off = off });
-
-		if (raw_call(&r, WIRE_OP_ADMIN_BACKUP, b, len, NULL, 0, &f)) {
-			CHECK(!"backup");
-			break;
-		}
-		CHECK_EQ(admin_backup_reply_parse(f->body, f->h.body_len, &m),
-			 0);
-		CHECK_EQ(fwrite(m.piece.p, 1, m.piece.len, out), m.piece.len);
-		off += m.piece.len;
-		frame_free(f);
-	} while (off < m.total);
-	CHECK_EQ(off, m.total);
-	raw_close(&r);
-	CHECK_EQ(fclose(out), 0);
-}
-
 /* The stores have seen numbers by then. */
 static void restore_start(struct metad_run *x, const char *const *args)
 {
@@ -67,7 +37,7 @@ static void a_backup_brings_everything_back(struct metad_run *x)
 		CHECK_EQ(metad_client_create(&c, ROOT_INO, name, 0), 0);
 	}
 	before = metad_client_list(&c, ROOT_INO);
-	take_backup(x, backup);
+	metad_run_backup(x, backup);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "later", 0), 0);
 	last = c.attr.ino;
 	metad_run_blockd_end(x, 0);
@@ -126,7 +96,7 @@ static void a_session_ends_when_counters_are_raised(struct metad_run *x)
 	fake_blockd_hold(x->blockd[0], WIRE_OP_BLK_FENCE);
 	metad_client_replace_begin(x, &d);
 	EVENTUALLY(fake_blockd_calls(x->blockd[1], WIRE_OP_BLK_FENCE) == 1);
-	take_backup(x, backup);
+	metad_run_backup(x, backup);
 	raw_close(&d.r);
 	metad_run_blockd_end(x, 0);
 	metad_run_blockd_end(x, 1);
@@ -153,7 +123,7 @@ static void a_damaged_backup_is_refused(struct metad_run *x)
 	snprintf(data, sizeof(data), "%s/restored", x->child.dir);
 	metad_client_begin(x, &c);
 	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", 0), 0);
-	take_backup(x, backup);
+	metad_run_backup(x, backup);
 	child_term(&x->child);
 	CHECK_EQ(stat(backup, &st), 0);
 	child_flip(backup, st.st_size / 2);

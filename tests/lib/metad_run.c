@@ -165,6 +165,36 @@ int metad_admin_call(struct metad_run *x, uint16_t op, const void *body,
 	return rv;
 }
 
+void metad_run_backup(struct metad_run *x, const char *path)
+{
+	struct admin_backup_reply m = { .handle = 0 };
+	struct blk_raw r;
+	struct frame *f;
+	uint8_t b[32];
+	uint64_t off = 0;
+	FILE *out = fopen(path, "w");
+
+	CHECK(out != NULL);
+	CHECK_EQ(metad_hello(x, &r, WIRE_ROLE_ADMIN, 0, 1, 0), 0);
+	do {
+		size_t len = METAD_BODY(b, admin_backup,
+					{ .handle = m.handle, .off = off });
+
+		if (raw_call(&r, WIRE_OP_ADMIN_BACKUP, b, len, NULL, 0, &f)) {
+			CHECK(!"backup");
+			break;
+		}
+		CHECK_EQ(admin_backup_reply_parse(f->body, f->h.body_len, &m),
+			 0);
+		CHECK_EQ(fwrite(m.piece.p, 1, m.piece.len, out), m.piece.len);
+		off += m.piece.len;
+		frame_free(f);
+	} while (off < m.total);
+	CHECK_EQ(off, m.total);
+	raw_close(&r);
+	CHECK_EQ(fclose(out), 0);
+}
+
 uint64_t metad_admin_number(struct metad_run *x, uint16_t op, const char *key)
 {
 	char *text = metad_admin(x, op), want[64];

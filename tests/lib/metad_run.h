@@ -54,6 +54,8 @@ char *metad_admin(struct metad_run *x, uint16_t op);
 /* One with fields; 0 or -errno. */
 int metad_admin_call(struct metad_run *x, uint16_t op, const void *body,
 		     size_t len);
+/* As hailctl metad backup. */
+void metad_run_backup(struct metad_run *x, const char *path);
 /* A number of the text; UINT64_MAX: there is none. */
 uint64_t metad_admin_number(struct metad_run *x, uint16_t op, const char *key);
 
