@@ -20,6 +20,7 @@ struct lend {
 	struct lend_options o;
 	struct lend_stats n;
 	uint64_t now_ms;
+	uint64_t epoch_max;
 	bool draining;
 	uint64_t until_ms; /* 0: what there was is taken */
 	struct lend_ino *buckets[BUCKET_COUNT];
@@ -99,8 +100,9 @@ static void heard(struct lend *l, struct lend_log *g)
 	g->asked = false;
 }
 
-static int log_new(struct lend *l, struct lend_ino *i, uint64_t epoch,
-		   uint64_t session, struct lend_log **ret)
+static int log_new(struct lend *l, struct lend_ino *i,
+		   const struct log_alloc *m, uint64_t session,
+		   struct lend_log **ret)
 {
 	struct lend_log *g;
 
@@ -112,7 +114,8 @@ static int log_new(struct lend *l, struct lend_ino *i, uint64_t epoch,
 	if (!g)
 		return -ENOMEM;
 	g->ino = i->ino;
-	g->epoch = epoch;
+	g->epoch = m->data_epoch;
+	g->writer = m->epoch;
 	g->session = session;
 	g->next = i->logs;
 	i->logs = g;
@@ -202,6 +205,17 @@ static int region_room(struct lend_log *g)
 	return 0;
 }
 
+static int region_grant(struct lend *l, struct lend_log *g,
+			struct lend_region *r)
+{
+	int rv = l->o.ops && l->o.ops->grant ?
+			 l->o.ops->grant(l->o.arg, g, r) : -EOPNOTSUPP;
+
+	if (rv == 0)
+		r->granted = r->open = true;
+	return rv;
+}
+
 static int region_new(struct lend *l, struct lend_log *g,
 		      const struct log_alloc *m, struct lend_region **ret)
 {
@@ -225,14 +239,12 @@ static int region_new(struct lend *l, struct lend_log *g,
 		return -ENOSPC;
 	}
 	if (m->flags & LOG_ALLOC_VERBS)
-		rv = l->o.ops && l->o.ops->grant ?
-			     l->o.ops->grant(l->o.arg, g, r) : -EOPNOTSUPP;
+		rv = region_grant(l, g, r);
 	if (rv < 0) {
 		lend_pool_put(l->o.pool, r->base);
 		free(r);
 		return rv;
 	}
-	r->granted = r->open = m->flags & LOG_ALLOC_VERBS;
 	at = region_place(g, m->index);
 	memmove(g->regions + at + 1, g->regions + at,
 		(g->region_count - at) * sizeof(g->regions[0]));
@@ -327,6 +339,11 @@ uint64_t lend_free_bytes(const struct lend *l)
 	return l->draining ? 0 : lend_pool_free(l->o.pool);
 }
 
+uint64_t lend_epoch_max(const struct lend *l)
+{
+	return l->epoch_max;
+}
+
 uint64_t lend_total_bytes(const struct lend *l)
 {
 	return lend_pool_total(l->o.pool);
@@ -349,21 +366,40 @@ static int refuse(uint64_t *counter, int err)
 	return err;
 }
 
-/* The log that @session may change. */
+/* Ends what the log's writer has. */
+static void log_fence(struct lend *l, struct lend_log *g)
+{
+	if (g->fenced)
+		return;
+	g->fenced = true;
+	log_end(l, g);
+	if (l->o.ops && l->o.ops->fenced)
+		l->o.ops->fenced(l->o.arg, g);
+	stats_count(&l->n.cut, 1);
+}
+
+/* The log of @data_epoch, which @session may change in @epoch: the only one who
+ * may from now on. */
 static int log_mine(struct lend *l, uint64_t session, uint64_t ino,
-		    uint64_t epoch, struct lend_log **ret)
+		    uint64_t epoch, uint64_t data_epoch, struct lend_log **ret)
 {
 	struct lend_ino *i = ino_find(l, ino);
-	struct lend_log *g = log_of(i, epoch);
+	struct lend_log *g = log_of(i, data_epoch);
 
 	if (i && i->fence > epoch)
 		return refuse(&l->n.stale, -ESTALE);
 	if (!g)
-		return refuse(&l->n.missing, -ENOENT);
-	if (g->session != session)
+		return -ENOENT; /* for some that is no refusal */
+	if (g->writer > epoch || (g->writer == epoch && g->session != session))
 		return refuse(&l->n.stale, -ESTALE);
 	if (g->given_up)
 		return refuse(&l->n.gone, -EIDRM);
+	if (g->writer < epoch) {
+		log_fence(l, g);
+		g->fenced = false;
+		g->writer = epoch;
+		g->session = session;
+	}
 	*ret = g;
 	return 0;
 }
@@ -373,12 +409,15 @@ static bool name_ok(uint64_t ino, uint64_t epoch)
 	return ino > 0 && ino <= INO_MAX && epoch > 0;
 }
 
-/* The same region again. */
-static int alloc_again(const struct lend_region *r, const struct log_alloc *m)
+/* The same region again, perhaps for another writer. */
+static int alloc_again(struct lend *l, struct lend_log *g,
+		       struct lend_region *r, const struct log_alloc *m)
 {
 	if (r->log2 != m->log2)
 		return -EEXIST;
-	return r->granted == !!(m->flags & LOG_ALLOC_VERBS) ? 0 : -EEXIST;
+	if (m->flags & LOG_ALLOC_VERBS && !r->open)
+		return region_grant(l, g, r);
+	return 0;
 }
 
 int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
@@ -389,11 +428,11 @@ int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 	struct lend_ino *i;
 	int rv;
 
-	if (!name_ok(m->ino, m->epoch) || m->flags & ~LOG_ALLOC_VERBS ||
-	    m->log2 < LOG_REGION_LOG2_MIN || m->log2 > LOG_REGION_LOG2_MAX ||
+	if (!name_ok(m->ino, m->data_epoch) || m->epoch < m->data_epoch ||
+	    m->flags & ~LOG_ALLOC_VERBS || m->log2 < LOG_REGION_LOG2_MIN || m->log2 > LOG_REGION_LOG2_MAX ||
 	    m->index == LOG_FREE_ALL)
 		return -EINVAL;
-	rv = log_mine(l, session, m->ino, m->epoch, &g);
+	rv = log_mine(l, session, m->ino, m->epoch, m->data_epoch, &g);
 	if (rv < 0 && rv != -ENOENT)
 		return rv;
 	if (rv == 0)
@@ -401,7 +440,7 @@ int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 	if (r) {
 		heard(l, g);
 		*ret = r;
-		return alloc_again(r, m);
+		return alloc_again(l, g, r, m);
 	}
 	if (l->draining || (g && g->region_count >= LOG_REGION_COUNT_MAX))
 		return refuse(&l->n.no_memory, -ENOSPC);
@@ -409,7 +448,7 @@ int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 	if (rv < 0)
 		return rv;
 	if (!g)
-		rv = log_new(l, i, m->epoch, session, &g);
+		rv = log_new(l, i, m, session, &g);
 	if (rv == 0)
 		rv = region_new(l, g, m, &r);
 	if (rv < 0) {
@@ -419,6 +458,7 @@ int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 		return rv;
 	}
 	heard(l, g);
+	l->epoch_max = u64_max(l->epoch_max, m->epoch);
 	stats_count(&l->n.allocs, 1);
 	*ret = r;
 	return 0;
@@ -482,7 +522,7 @@ static int check_slot(const struct lend *l, const struct log_write *m,
 	if (m->slot.len != LOG_SLOT_SIZE ||
 	    log_slot_decode(m->slot.p, slot) < 0 ||
 	    slot->cluster_id != l->o.cluster_id || slot->ino != m->ino ||
-	    slot->epoch != m->epoch || slot->index != m->index)
+	    slot->epoch != m->data_epoch || slot->index != m->index)
 		return -EBADMSG;
 	if (len == 0 || len % LOG_REC_ALIGN || m->off < LOG_DATA_OFF ||
 	    m->off % LOG_REC_ALIGN ||
@@ -540,11 +580,11 @@ int lend_write(struct lend *l, uint64_t session, const struct log_write *m,
 {
 	struct lend_log *g;
 	struct lend_region *r;
-	int rv = log_mine(l, session, m->ino, m->epoch, &g);
+	int rv = log_mine(l, session, m->ino, m->epoch, m->data_epoch, &g);
 
-	if (rv < 0)
+	if (rv < 0 && rv != -ENOENT)
 		return rv;
-	r = region_find(g, m->index);
+	r = rv == 0 ? region_find(g, m->index) : NULL;
 	if (!r)
 		return refuse(&l->n.missing, -ENOENT);
 	heard(l, g);
@@ -572,14 +612,10 @@ int lend_fence(struct lend *l, const struct log_fence *m,
 	i->asked = false;
 	for (struct lend_log *g = i->logs; g; g = g->next) {
 		heard(l, g);
-		if (g->epoch >= m->epoch || g->fenced)
-			continue;
-		g->fenced = true;
-		log_end(l, g);
-		if (l->o.ops && l->o.ops->fenced)
-			l->o.ops->fenced(l->o.arg, g);
-		stats_count(&l->n.cut, 1);
+		if (g->writer < m->epoch)
+			log_fence(l, g);
 	}
+	l->epoch_max = u64_max(l->epoch_max, m->epoch);
 	stats_count(&l->n.fences, 1);
 	*ret = log_of(i, m->data_epoch);
 	return 0;
@@ -615,7 +651,7 @@ static void release_all(struct lend *l, struct lend_ino *i, uint64_t epoch)
 
 	for (; g; g = next) {
 		next = g->next;
-		if (g->epoch <= epoch)
+		if (g->writer <= epoch)
 			log_free(l, i, g);
 	}
 	if (i->fence <= epoch)
@@ -640,6 +676,8 @@ int lend_release(struct lend *l, const struct log_free *m)
 		return 0;
 	}
 	g = log_of(i, m->data_epoch);
+	if (g && m->epoch < g->writer)
+		return refuse(&l->n.stale, -ESTALE);
 	if (g) {
 		heard(l, g);
 		regions_free(l, g, region_place(g, m->below));

@@ -4,8 +4,8 @@
  *
  * Invariants
  * - Memory that is not lent is zeros.
- * - Of an inode with fence E nothing of an epoch below E changes any more, and
- *   what lend_fence() has shown stays as it is until it is freed.
+ * - Of an inode with fence E nothing of an epoch below E changes any more: what
+ *   lend_fence() has shown is only added to, and by who fenced.
  * - In a region records come before the slot that speaks for them: whoever
  *   looks at its memory, at any moment, finds a slot that holds, or none.
  * - A log whose memory was taken back is remembered as such for as long as
@@ -41,9 +41,12 @@ struct lend_region {
 	void *grant;
 };
 
+/* Named by its inode and the epoch in which it was made. */
 struct lend_log {
 	uint64_t ino, epoch;
-	uint64_t session; /* who had it lent */
+	/* Who may write it: the largest epoch that did, or had memory lent, and
+	 * its session. At first that is its maker; later who recovers it. */
+	uint64_t writer, session;
 	bool given_up; /* no regions; see enum log_held */
 	bool reclaimed; /* ... because we wanted it, not metad */
 	void *user; /* the owner's */
@@ -95,6 +98,8 @@ void lend_set_now(struct lend *l, uint64_t now_ms);
 const struct lend_stats *lend_stats(const struct lend *l);
 uint64_t lend_free_bytes(const struct lend *l);
 uint64_t lend_total_bytes(const struct lend *l);
+/* The largest that was told, or lent in. */
+uint64_t lend_epoch_max(const struct lend *l);
 
 /* ---- what clients ask: common/wire_log.h, also for errors ---- */
 /* *ret: the region. */

@@ -149,6 +149,7 @@ static size_t encode_register(struct lreg *r)
 		.domain = str_of(r->o.domain),
 		.total_bytes = lend_total_bytes(r->o.lend),
 		.free_bytes = lend_free_bytes(r->o.lend),
+		.log_epoch = lend_epoch_max(r->o.lend),
 	};
 	struct wire_out o;
 

@@ -184,9 +184,7 @@ static void on_fence(struct lreq *q)
 	const struct lend_log *g;
 	int rv;
 
-	q->s->asker = q->c;
 	rv = lend_fence(q->s->o.lend, &q->m.u.fence, &g);
-	q->s->asker = NULL;
 	if (rv < 0)
 		lserve_reply_plain(q, rv, 0);
 	else
@@ -404,7 +402,9 @@ static bool on_frame(struct lconn *c, struct frame *f)
 	if (f->h.epoch > lserve_epoch(s))
 		s->o.want_map(s->o.arg);
 	lend_set_now(s->o.lend, loop_now_ms(s->o.loop));
+	s->asker = c;
 	dispatch(&q);
+	s->asker = NULL;
 	return true;
 }
 

@@ -17,20 +17,20 @@
 
 /* A log with one record, of session 1. */
 static void begin_with(struct logd_run *x, const char *const *args,
-		       struct blk_raw *w, struct lrun_log *g)
+		       struct blk_raw *w, struct log_stream *g)
 {
 	lrun_start(x, args);
 	lrun_client(x, w, 1, 1);
-	lrun_log_init(g, 9, 5, 16);
+	log_stream_init(g, 9, 5, 16);
 	CHECK_EQ(lrun_alloc(w, g), 0);
-	lrun_append(g, 100);
+	log_stream_append(g, 100);
 	CHECK_EQ(lrun_write(w, g, LOG_DATA_OFF), 0);
 }
 
-static void end(struct blk_raw *w, struct lrun_log *g)
+static void end(struct blk_raw *w, struct log_stream *g)
 {
 	raw_close(w);
-	lrun_log_fini(g);
+	log_stream_fini(g);
 }
 
 static void it_says_what_it_has(struct logd_run *x)
@@ -38,7 +38,7 @@ static void it_says_what_it_has(struct logd_run *x)
 	struct meta_log_heartbeat beat;
 	struct meta_log_register reg;
 	struct blk_raw w;
-	struct lrun_log g;
+	struct log_stream g;
 
 	begin_with(x, NULL, &w, &g);
 	fake_metad_log_register(x->metad, &reg);
@@ -61,7 +61,7 @@ static void it_says_what_it_has(struct logd_run *x)
 static void a_restarted_one_has_nothing(struct logd_run *x)
 {
 	struct blk_raw w;
-	struct lrun_log g;
+	struct log_stream g;
 	uint64_t boot_id;
 	uint8_t held = 9;
 
@@ -82,14 +82,14 @@ static void a_drain_asks_and_then_takes(struct logd_run *x)
 {
 	struct meta_log_heartbeat beat;
 	struct blk_raw w, r, a;
-	struct lrun_log g, other;
+	struct log_stream g, other;
 	struct log_name name = { 0, 0 };
 	uint32_t count = 9;
 	uint8_t held = 9;
 
 	begin_with(x, NULL, &w, &g);
 	lrun_client(x, &r, 2, 1);
-	lrun_log_init(&other, 11, 8, 16);
+	log_stream_init(&other, 11, 8, 16);
 	CHECK_EQ(lrun_alloc(&r, &other), 0);
 	CHECK_EQ(lrun_ping(&w, &count, NULL), 0);
 	CHECK_EQ(count, 0);
@@ -102,7 +102,7 @@ static void a_drain_asks_and_then_takes(struct logd_run *x)
 	/* Nothing new; what is there goes on. */
 	other.index = 1;
 	CHECK_EQ(lrun_alloc(&r, &other), -ENOSPC);
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	/* One gives it back. */
 	CHECK_EQ(lrun_free(&r, 11, 8, 8, LOG_FREE_ALL), 0);
@@ -133,7 +133,7 @@ static void a_drain_asks_and_then_takes(struct logd_run *x)
 	CHECK_EQ(lrun_alloc(&r, &other), 0);
 	raw_close(&a);
 	raw_close(&r);
-	lrun_log_fini(&other);
+	log_stream_fini(&other);
 	end(&w, &g);
 }
 
@@ -152,7 +152,7 @@ static void a_stop_waits_for_its_memory(struct logd_run *x)
 {
 	static const char *const args[] = { "--drain-deadline", "60s", NULL };
 	struct blk_raw w;
-	struct lrun_log g;
+	struct log_stream g;
 	uint64_t from;
 	uint32_t count = 0;
 
@@ -160,7 +160,7 @@ static void a_stop_waits_for_its_memory(struct logd_run *x)
 	from = now_ms();
 	kill(x->child.pid, SIGTERM);
 	EVENTUALLY(lrun_ping(&w, &count, NULL) == 0 && count == 1);
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
 	CHECK(ended_after(x, from) < 30000);
@@ -171,7 +171,7 @@ static void a_stop_waits_no_longer_than_told(struct logd_run *x)
 {
 	static const char *const args[] = { "--drain-deadline", "1s", NULL };
 	struct blk_raw w;
-	struct lrun_log g;
+	struct log_stream g;
 	uint64_t from, took;
 
 	begin_with(x, args, &w, &g);
@@ -191,7 +191,7 @@ static void a_second_signal_ends_it_at_once(struct logd_run *x)
 {
 	static const char *const args[] = { "--drain-deadline", "60s", NULL };
 	struct blk_raw w;
-	struct lrun_log g;
+	struct log_stream g;
 	uint64_t from;
 	uint32_t count = 0;
 
@@ -207,7 +207,7 @@ static void a_second_signal_ends_it_at_once(struct logd_run *x)
 /* What nobody owns is asked about, and freed by metad's word alone. */
 static void what_nobody_owns_is_collected(struct logd_run *x)
 {
-	struct lrun_log g, unlisted, fenced;
+	struct log_stream g, unlisted, fenced;
 	struct blk_raw w;
 	uint8_t held = 9;
 
@@ -215,9 +215,9 @@ static void what_nobody_owns_is_collected(struct logd_run *x)
 	fake_metad_judge(x->metad, 11, 6, META_LOG_UNLISTED);
 	fake_metad_judge(x->metad, 12, 4, META_LOG_UNKNOWN);
 	begin_with(x, NULL, &w, &g);
-	lrun_log_init(&unlisted, 11, 6, 16);
+	log_stream_init(&unlisted, 11, 6, 16);
 	CHECK_EQ(lrun_alloc(&w, &unlisted), 0);
-	lrun_log_init(&fenced, 13, 7, 16); /* of this one nothing is said */
+	log_stream_init(&fenced, 13, 7, 16); /* of this one nothing is said */
 	CHECK_EQ(lrun_alloc(&w, &fenced), 0);
 	CHECK_EQ(lrun_fence(&w, 12, 9, 4, NULL, NULL, NULL), 0);
 	CHECK_EQ(lrun_counter(x, "inodes"), 4);
@@ -229,8 +229,8 @@ static void what_nobody_owns_is_collected(struct logd_run *x)
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -ENOENT);
 	CHECK_EQ(lrun_fence(&w, 11, 9, 6, &held, NULL, NULL), 0);
 	CHECK_EQ(held, LOG_HELD_GIVEN_UP);
-	lrun_log_fini(&unlisted);
-	lrun_log_fini(&fenced);
+	log_stream_fini(&unlisted);
+	log_stream_fini(&fenced);
 	end(&w, &g);
 }
 
@@ -238,7 +238,7 @@ static void logs_are_bounded(struct logd_run *x)
 {
 	static const char *const args[] = { "--logs", "2", NULL };
 	struct blk_raw w;
-	struct lrun_log g;
+	struct log_stream g;
 
 	begin_with(x, args, &w, &g);
 	g.ino = 10;
@@ -263,14 +263,14 @@ static void an_idle_one_sleeps(struct logd_run *x)
 {
 	static const char *const args[] = { "--spin", "1000", NULL };
 	struct blk_raw w;
-	struct lrun_log g;
+	struct log_stream g;
 	uint64_t cpu, from, us;
 	uint32_t at;
 
 	begin_with(x, args, &w, &g);
 	for (unsigned i = 0; i < 300; i++) {
 		at = g.end;
-		lrun_append(&g, 100);
+		log_stream_append(&g, 100);
 		CHECK_EQ(lrun_write(&w, &g, at), 0);
 	}
 	sleep_ms(100);

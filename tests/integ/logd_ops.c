@@ -13,7 +13,7 @@ static uint8_t got[1u << 20];
 static void what_is_written_is_read_by_who_fenced(struct logd_run *x)
 {
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 	uint8_t held = 0;
 	uint32_t count = 0, from;
 	uint64_t seq = 0;
@@ -21,11 +21,11 @@ static void what_is_written_is_read_by_who_fenced(struct logd_run *x)
 	lrun_start(x, NULL);
 	lrun_client(x, &w, 1, 1);
 	lrun_client(x, &r, 2, 1);
-	lrun_log_init(&g, 9, 5, 16);
+	log_stream_init(&g, 9, 5, 16);
 	CHECK_EQ(lrun_alloc(&w, &g), 0);
 	for (unsigned i = 0; i < 20; i++) {
 		from = g.end;
-		lrun_append(&g, 100 + i * 37);
+		log_stream_append(&g, 100 + i * 37);
 		CHECK_EQ(lrun_write(&w, &g, from), 0);
 	}
 	CHECK_EQ(lrun_fence(&r, 9, 6, 5, &held, &count, &seq), 0);
@@ -38,7 +38,7 @@ static void what_is_written_is_read_by_who_fenced(struct logd_run *x)
 	CHECK(memcmp(got, g.mirror + LOG_DATA_OFF, g.end - LOG_DATA_OFF) == 0);
 	CHECK_EQ(lrun_free(&r, 9, 6, 5, LOG_FREE_ALL), 0);
 	CHECK_EQ(lrun_counter(x, "lent_bytes"), 0);
-	lrun_log_fini(&g);
+	log_stream_fini(&g);
 	raw_close(&w);
 	raw_close(&r);
 }
@@ -53,7 +53,7 @@ static uint64_t newest(struct blk_raw *r, uint64_t epoch)
 }
 
 static void check_holds(struct blk_raw *r, uint64_t epoch,
-			const struct lrun_log *g)
+			const struct log_stream *g)
 {
 	uint32_t len = (1u << g->log2) - LOG_DATA_OFF;
 	struct log_read m = { 9, epoch, 5, g->index, LOG_DATA_OFF, len };
@@ -64,18 +64,18 @@ static void check_holds(struct blk_raw *r, uint64_t epoch,
 }
 
 static void begin(struct logd_run *x, struct blk_raw *w, struct blk_raw *r,
-		  struct lrun_log *g)
+		  struct log_stream *g)
 {
 	lrun_start(x, NULL);
 	lrun_client(x, w, 1, 1);
 	lrun_client(x, r, 2, 1);
-	lrun_log_init(g, 9, 5, 16);
+	log_stream_init(g, 9, 5, 16);
 	CHECK_EQ(lrun_alloc(w, g), 0);
 }
 
-static void end(struct blk_raw *w, struct blk_raw *r, struct lrun_log *g)
+static void end(struct blk_raw *w, struct blk_raw *r, struct log_stream *g)
 {
-	lrun_log_fini(g);
+	log_stream_fini(g);
 	raw_close(w);
 	raw_close(r);
 }
@@ -84,17 +84,17 @@ static void end(struct blk_raw *w, struct blk_raw *r, struct lrun_log *g)
 static void what_comes_again_is_answered_again(struct logd_run *x)
 {
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 	uint32_t second;
 
 	begin(x, &w, &r, &g);
-	lrun_append(&g, 300);
+	log_stream_append(&g, 300);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(lrun_counter(x, "duplicates"), 1);
 	second = g.end;
-	lrun_append(&g, 50);
-	lrun_append(&g, 60);
+	log_stream_append(&g, 50);
+	log_stream_append(&g, 60);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(lrun_write(&w, &g, second), 0);
 	CHECK_EQ(lrun_counter(x, "duplicates"), 2);
@@ -107,24 +107,24 @@ static void what_comes_again_is_answered_again(struct logd_run *x)
 static void gaps_and_other_bytes_are_refused(struct logd_run *x)
 {
 	struct blk_raw w, r;
-	struct lrun_log g, other;
+	struct log_stream g, other;
 	uint32_t second;
 
 	begin(x, &w, &r, &g);
-	lrun_append(&g, 300);
+	log_stream_append(&g, 300);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	second = g.end;
-	lrun_append(&g, 50);
+	log_stream_append(&g, 50);
 	CHECK_EQ(lrun_write(&w, &g, second + 8), -EPROTO);
 	/* The same place, another write. */
-	lrun_log_init(&other, 9, 5, 16);
-	lrun_append(&other, 301);
+	log_stream_init(&other, 9, 5, 16);
+	log_stream_append(&other, 301);
 	CHECK_EQ(lrun_write(&w, &other, LOG_DATA_OFF), -EPROTO);
 	CHECK_EQ(lrun_counter(x, "refused_gaps"), 2);
 	CHECK_EQ(lrun_write(&w, &g, second), 0);
 	CHECK_EQ(newest(&r, 6), 2);
 	check_holds(&r, 6, &g);
-	lrun_log_fini(&other);
+	log_stream_fini(&other);
 	end(&w, &r, &g);
 }
 
@@ -137,14 +137,15 @@ static void wrong_slots_and_records_are_refused(struct logd_run *x)
 	};
 	struct log_slot s[9];
 	uint8_t slot[LOG_SLOT_SIZE];
-	struct log_write m = { .ino = 9, .epoch = 5, .off = LOG_DATA_OFF,
+	struct log_write m = { .ino = 9, .epoch = 5, .data_epoch = 5,
+			       .off = LOG_DATA_OFF,
 			       .slot = { slot, sizeof(slot) } };
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 	uint32_t len;
 
 	begin(x, &w, &r, &g);
-	lrun_append(&g, 300);
+	log_stream_append(&g, 300);
 	len = g.end - LOG_DATA_OFF;
 	for (unsigned i = 0; i < array_count(s); i++)
 		s[i] = right;
@@ -189,26 +190,26 @@ static void wrong_slots_and_records_are_refused(struct logd_run *x)
 static void numbers_go_on_from_region_to_region(struct logd_run *x)
 {
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 
 	begin(x, &w, &r, &g);
 	g.seq = 1; /* the first one's is 1 */
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -EBADMSG);
-	lrun_log_fini(&g);
-	lrun_log_init(&g, 9, 5, 16);
-	lrun_append(&g, 100);
+	log_stream_fini(&g);
+	log_stream_init(&g, 9, 5, 16);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
-	lrun_log_next(&g);
+	log_stream_next(&g);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -ENOENT);
 	CHECK_EQ(lrun_alloc(&w, &g), 0);
 	g.seq++;
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -EBADMSG);
 	g.index--;
-	lrun_log_next(&g);
+	log_stream_next(&g);
 	g.seq = 1;
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(newest(&r, 6), 2);
 	end(&w, &r, &g);
@@ -217,10 +218,10 @@ static void numbers_go_on_from_region_to_region(struct logd_run *x)
 static void a_region_is_lent_to_one(struct logd_run *x)
 {
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 
 	begin(x, &w, &r, &g);
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(lrun_alloc(&w, &g), 0); /* again: the same, with what is in */
 	CHECK_EQ(lrun_counter(x, "regions"), 1);
@@ -239,21 +240,21 @@ static void a_region_is_lent_to_one(struct logd_run *x)
 static void memory_is_zeroed_before_it_is_lent(struct logd_run *x)
 {
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 	uint32_t len = 1u << 18;
 	struct log_read m = { 9, 5, 5, 0, 0, len };
 
 	begin(x, &w, &r, &g);
 	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
-	lrun_log_fini(&g);
-	lrun_log_init(&g, 9, 5, 18);
+	log_stream_fini(&g);
+	log_stream_init(&g, 9, 5, 18);
 	for (unsigned i = 0; i < 64; i++) { /* all of the 16 MiB */
 		g.index = i;
 		CHECK_EQ(lrun_alloc(&w, &g), 0);
 	}
 	g.index = 0;
 	while (g.end + 4096 < len)
-		lrun_append(&g, 3000);
+		log_stream_append(&g, 3000);
 	for (unsigned i = 0; i < 4; i++)
 		CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(lrun_free(&w, 9, 5, 5, 1), 0);
@@ -275,12 +276,12 @@ static void memory_is_zeroed_before_it_is_lent(struct logd_run *x)
 static void a_fence_stays(struct logd_run *x)
 {
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 	struct log_read m = { 9, 5, 5, 0, LOG_DATA_OFF, 8 };
 	uint8_t held;
 
 	begin(x, &w, &r, &g);
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(newest(&r, 7), 1);
 	CHECK_EQ(lrun_fence(&r, 9, 6, 5, NULL, NULL, NULL), -ESTALE);
@@ -292,7 +293,7 @@ static void a_fence_stays(struct logd_run *x)
 	CHECK_EQ(held, LOG_HELD_NONE);
 	g.ino = 10;
 	CHECK_EQ(lrun_alloc(&r, &g), -ESTALE);
-	g.epoch = 7;
+	g.epoch = g.writer = 7;
 	CHECK_EQ(lrun_alloc(&r, &g), 0);
 	end(&w, &r, &g);
 }
@@ -304,7 +305,7 @@ static void a_fence_shuts_a_zombie_out(struct logd_run *x)
 	static uint8_t before[1u << 16];
 	struct log_read m = { 9, 6, 5, 0, 0, sizeof(before) };
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 	uint64_t seq;
 	uint32_t from;
 
@@ -312,14 +313,14 @@ static void a_fence_shuts_a_zombie_out(struct logd_run *x)
 	/* On its way while the fence comes. */
 	for (unsigned i = 0; i < 300; i++) {
 		from = g.end;
-		lrun_append(&g, 100);
+		log_stream_append(&g, 100);
 		lrun_post(&w, &g, from);
 	}
 	seq = newest(&r, 6);
 	CHECK_EQ(lrun_read(&r, &m, before), 0);
 	for (unsigned i = 0; i < 50; i++) {
 		from = g.end;
-		lrun_append(&g, 100);
+		log_stream_append(&g, 100);
 		lrun_post(&w, &g, from);
 	}
 	CHECK(raw_closed(&w, 5000));
@@ -337,14 +338,47 @@ static void a_fence_shuts_a_zombie_out(struct logd_run *x)
 	end(&w, &r, &g);
 }
 
+/* What a majority lacks, a recovery adds, under its own epoch. */
+static void a_recovery_adds_what_is_missing(struct logd_run *x)
+{
+	struct blk_raw w, r;
+	struct log_stream g;
+	uint32_t from;
+
+	begin(x, &w, &r, &g);
+	log_stream_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(newest(&r, 6), 1);
+	from = g.end;
+	log_stream_append(&g, 100);
+	CHECK_EQ(lrun_write(&r, &g, from), -ESTALE);
+	g.writer = 6;
+	CHECK_EQ(lrun_write(&r, &g, from), 0);
+	CHECK_EQ(lrun_alloc(&r, &g), 0);
+	check_holds(&r, 6, &g);
+	log_stream_next(&g);
+	CHECK_EQ(lrun_alloc(&r, &g), 0);
+	log_stream_append(&g, 100);
+	CHECK_EQ(lrun_write(&r, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(newest(&r, 6), 3);
+	/* Another one, before it was done. */
+	raw_close(&w);
+	lrun_client(x, &w, 1, 2);
+	CHECK_EQ(newest(&w, 7), 3);
+	CHECK_EQ(lrun_write(&r, &g, LOG_DATA_OFF), -ECONNRESET);
+	g.writer = 7;
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	end(&w, &r, &g);
+}
+
 /* A sealed log is taken over by its own session, over the same connection. */
 static void an_owner_fences_himself(struct logd_run *x)
 {
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 
 	begin(x, &w, &r, &g);
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(newest(&w, 6), 1);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -ESTALE);
@@ -357,15 +391,15 @@ static void an_owner_fences_himself(struct logd_run *x)
 /* Who frees all of a log goes on over the same connection. */
 static void an_owner_ends_his_log(struct logd_run *x)
 {
-	struct lrun_log g;
+	struct log_stream g;
 	struct blk_raw w;
 	uint8_t held = 9;
 
 	lrun_start(x, NULL);
 	lrun_client(x, &w, 1, 1);
-	lrun_log_init(&g, 9, 5, 16);
+	log_stream_init(&g, 9, 5, 16);
 	CHECK_EQ(lrun_alloc(&w, &g), 0);
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -ENOENT);
@@ -373,21 +407,21 @@ static void an_owner_ends_his_log(struct logd_run *x)
 	CHECK_EQ(held, LOG_HELD_NONE);
 	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
 	CHECK_EQ(lrun_counter(x, "inodes"), 0);
-	lrun_log_fini(&g);
+	log_stream_fini(&g);
 	raw_close(&w);
 }
 
 static void memory_ends_and_comes_back(struct logd_run *x)
 {
-	struct lrun_log g;
+	struct log_stream g;
 	struct blk_raw w;
 
 	lrun_start(x, NULL); /* of 16 MiB */
 	lrun_client(x, &w, 1, 1);
-	lrun_log_init(&g, 9, 5, 22);
+	log_stream_init(&g, 9, 5, 22);
 	for (unsigned i = 0; i < 4; i++) {
 		CHECK_EQ(lrun_alloc(&w, &g), 0);
-		lrun_log_next(&g);
+		log_stream_next(&g);
 	}
 	CHECK_EQ(lrun_alloc(&w, &g), -ENOSPC);
 	/* Neither a log nor an inode stays of one that got nothing. */
@@ -399,7 +433,7 @@ static void memory_ends_and_comes_back(struct logd_run *x)
 	g.ino = 9;
 	CHECK_EQ(lrun_free(&w, 9, 5, 5, 1), 0);
 	CHECK_EQ(lrun_alloc(&w, &g), 0);
-	lrun_log_fini(&g);
+	log_stream_fini(&g);
 	raw_close(&w);
 }
 
@@ -415,6 +449,7 @@ int main(int argc, char **argv)
 		LOGD_TEST(memory_is_zeroed_before_it_is_lent),
 		LOGD_TEST(a_fence_stays),
 		LOGD_TEST(a_fence_shuts_a_zombie_out),
+		LOGD_TEST(a_recovery_adds_what_is_missing),
 		LOGD_TEST(an_owner_fences_himself),
 		LOGD_TEST(an_owner_ends_his_log),
 		LOGD_TEST(memory_ends_and_comes_back),

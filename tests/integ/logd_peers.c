@@ -33,7 +33,7 @@ static void dead_sessions_are_refused(struct logd_run *x)
 {
 	static const uint64_t left[] = { 2 };
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 	uint64_t seq = 0;
 
 	lrun_start(x, NULL);
@@ -44,9 +44,9 @@ static void dead_sessions_are_refused(struct logd_run *x)
 		 -EINVAL);
 	raw_close(&r);
 	lrun_client(x, &w, 1, 1);
-	lrun_log_init(&g, 9, 5, 16);
+	log_stream_init(&g, 9, 5, 16);
 	CHECK_EQ(lrun_alloc(&w, &g), 0);
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	/* It dies: its connection ends, what it had lent stays. */
 	fake_metad_set_sessions(x->metad, left, 1);
@@ -60,7 +60,7 @@ static void dead_sessions_are_refused(struct logd_run *x)
 	CHECK_EQ(seq, 1);
 	CHECK(lrun_counter(x, "hello_refused") >= 2);
 	raw_close(&r);
-	lrun_log_fini(&g);
+	log_stream_fini(&g);
 }
 
 /* A session that is newer than the daemon's map is not taken for a dead one. */
@@ -93,23 +93,23 @@ static void another_clusters_peers_are_refused(struct logd_run *x)
 static void a_new_connection_replaces_older_ones(struct logd_run *x)
 {
 	struct blk_raw a, b, c;
-	struct lrun_log g;
+	struct log_stream g;
 
 	lrun_start(x, NULL);
 	lrun_client(x, &a, 1, 5);
-	lrun_log_init(&g, 9, 5, 16);
+	log_stream_init(&g, 9, 5, 16);
 	CHECK_EQ(lrun_alloc(&a, &g), 0);
 	lrun_client(x, &b, 1, 6);
 	CHECK(raw_closed(&a, WAIT_MS));
 	CHECK_EQ(hello(x, &c, LRUN_CLUSTER_ID, WIRE_ROLE_CLIENT, 1, 5),
 		 -ESTALE);
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&b, &g, LOG_DATA_OFF), 0);
 	CHECK_EQ(lrun_counter(x, "connections_replaced"), 1);
 	raw_close(&a);
 	raw_close(&b);
 	raw_close(&c);
-	lrun_log_fini(&g);
+	log_stream_fini(&g);
 }
 
 /* Roles, opcodes, order. */
@@ -181,25 +181,25 @@ static void garbage_ends_a_connection_and_nothing_else(struct logd_run *x)
 static void logs_go_on_without_a_lease(struct logd_run *x)
 {
 	struct blk_raw w, r, n;
-	struct lrun_log g;
+	struct log_stream g;
 	uint32_t from;
 
 	fake_metad_set_lease(x->metad, 500);
 	lrun_start(x, NULL);
 	lrun_client(x, &w, 1, 1);
-	lrun_log_init(&g, 9, 5, 16);
+	log_stream_init(&g, 9, 5, 16);
 	CHECK_EQ(lrun_alloc(&w, &g), 0);
 	fake_metad_set_lease(x->metad, 0);
 	g.ino = 10;
 	EVENTUALLY(lrun_alloc(&w, &g) == -EAGAIN);
 	g.ino = 9;
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	/* Who was here comes back. */
 	raw_close(&w);
 	CHECK_EQ(hello(x, &w, LRUN_CLUSTER_ID, WIRE_ROLE_CLIENT, 1, 2), 0);
 	from = g.end;
-	lrun_append(&g, 100);
+	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, from), 0);
 	/* Who was not waits for the lease. */
 	CHECK(raw_connect(&n, x->child.port, LRUN_CLUSTER_ID));
@@ -213,7 +213,7 @@ static void logs_go_on_without_a_lease(struct logd_run *x)
 	CHECK(lrun_counter(x, "refused_no_lease") >= 1);
 	raw_close(&r);
 	raw_close(&w);
-	lrun_log_fini(&g);
+	log_stream_fini(&g);
 }
 
 static uint64_t anon_bytes(const struct logd_run *x)
@@ -237,7 +237,7 @@ static void a_peer_that_does_not_read_is_not_read_from(struct logd_run *x)
 {
 	struct log_read m = { 9, 5, 5, 0, 0, 4u << 20 };
 	struct blk_raw w, r;
-	struct lrun_log g;
+	struct log_stream g;
 	uint64_t before;
 	uint8_t body[64];
 	struct wire_out o;
@@ -245,7 +245,7 @@ static void a_peer_that_does_not_read_is_not_read_from(struct logd_run *x)
 	lrun_start(x, NULL);
 	lrun_client(x, &w, 1, 1);
 	lrun_client(x, &r, 2, 1);
-	lrun_log_init(&g, 9, 5, 22);
+	log_stream_init(&g, 9, 5, 22);
 	CHECK_EQ(lrun_alloc(&w, &g), 0);
 	before = anon_bytes(x);
 	wire_out_init(&o, body, sizeof(body));
@@ -267,7 +267,7 @@ static void a_peer_that_does_not_read_is_not_read_from(struct logd_run *x)
 	}
 	raw_close(&r);
 	raw_close(&w);
-	lrun_log_fini(&g);
+	log_stream_fini(&g);
 }
 
 static void connections_are_bounded(struct logd_run *x)

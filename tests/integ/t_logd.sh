@@ -7,8 +7,8 @@ for part in life peers; do
 	run $part >"$T/$part.out" 2>&1 &
 	pids[$!]=$part
 done
-run ops
-code=$?
+code=0
+run ops || code=1
 for pid in "${!pids[@]}"; do
 	wait "$pid" || code=1
 	cat "$T/${pids[pid]}.out"

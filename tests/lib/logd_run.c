@@ -150,61 +150,12 @@ uint64_t lrun_cpu_us(const struct logd_run *x)
 
 /* ---- a log ---- */
 
-void lrun_log_init(struct lrun_log *g, uint64_t ino, uint64_t epoch,
-		   uint8_t log2)
-{
-	*g = (struct lrun_log){ .ino = ino, .epoch = epoch, .log2 = log2,
-				.end = LOG_DATA_OFF };
-	g->mirror = calloc(1, (size_t)1 << log2);
-	if (!g->mirror)
-		die("memory");
-}
-
-void lrun_log_fini(struct lrun_log *g)
-{
-	free(g->mirror);
-}
-
-void lrun_log_next(struct lrun_log *g)
-{
-	memset(g->mirror, 0, (size_t)1 << g->log2);
-	g->end = LOG_DATA_OFF;
-	g->index++;
-}
-
-int lrun_alloc(struct blk_raw *r, const struct lrun_log *g)
+int lrun_alloc(struct blk_raw *r, const struct log_stream *g)
 {
 	return RAW_CALL(r, WIRE_OP_LOG_ALLOC, log_alloc, NULL,
-			{ .ino = g->ino, .epoch = g->epoch, .index = g->index,
+			{ .ino = g->ino, .epoch = g->writer,
+			  .data_epoch = g->epoch, .index = g->index,
 			  .log2 = g->log2 });
-}
-
-void lrun_append(struct lrun_log *g, uint32_t len)
-{
-	uint8_t *data = malloc(len);
-	struct log_rec rec = { .kind = LOG_REC_WRITE, .seq = ++g->seq,
-			       .off = g->length, .time_ns = 1, .len = len,
-			       .data = data };
-
-	if (!data)
-		die("memory");
-	assert(g->end + log_rec_size(len) <= 1u << g->log2);
-	for (uint32_t i = 0; i < len; i++)
-		data[i] = (uint8_t)(g->seq * 31 + i * 7);
-	log_rec_encode(&rec, g->mirror + g->end);
-	free(data);
-	g->end += log_rec_size(len);
-	g->length += len;
-}
-
-void lrun_slot(const struct lrun_log *g, uint8_t *to)
-{
-	struct log_slot s = { .cluster_id = LRUN_CLUSTER_ID, .ino = g->ino,
-			      .epoch = g->epoch, .seq = g->seq,
-			      .length = g->length, .index = g->index,
-			      .end = g->end };
-
-	log_slot_encode(&s, to);
 }
 
 static size_t encode_write(const struct log_write *m, uint8_t *body, size_t cap)
@@ -216,14 +167,15 @@ static size_t encode_write(const struct log_write *m, uint8_t *body, size_t cap)
 	return o.len;
 }
 
-uint64_t lrun_post(struct blk_raw *r, const struct lrun_log *g, uint32_t from)
+uint64_t lrun_post(struct blk_raw *r, const struct log_stream *g, uint32_t from)
 {
 	uint8_t slot[LOG_SLOT_SIZE], body[256];
-	struct log_write m = { .ino = g->ino, .epoch = g->epoch,
+	struct log_write m = { .ino = g->ino, .epoch = g->writer,
+			       .data_epoch = g->epoch,
 			       .index = g->index, .off = from,
 			       .slot = { slot, sizeof(slot) } };
 
-	lrun_slot(g, slot);
+	log_stream_slot(g, slot);
 	return raw_send(r, WIRE_OP_LOG_WRITE, body,
 			encode_write(&m, body, sizeof(body)), g->mirror + from,
 			g->end - from);
@@ -238,14 +190,15 @@ int lrun_write_odd(struct blk_raw *r, const struct log_write *m,
 			encode_write(m, body, sizeof(body)), data, len, NULL);
 }
 
-int lrun_write(struct blk_raw *r, const struct lrun_log *g, uint32_t from)
+int lrun_write(struct blk_raw *r, const struct log_stream *g, uint32_t from)
 {
 	uint8_t slot[LOG_SLOT_SIZE];
-	struct log_write m = { .ino = g->ino, .epoch = g->epoch,
+	struct log_write m = { .ino = g->ino, .epoch = g->writer,
+			       .data_epoch = g->epoch,
 			       .index = g->index, .off = from,
 			       .slot = { slot, sizeof(slot) } };
 
-	lrun_slot(g, slot);
+	log_stream_slot(g, slot);
 	return lrun_write_odd(r, &m, g->mirror + from, g->end - from);
 }
 

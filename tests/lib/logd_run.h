@@ -1,16 +1,16 @@
-/* The real hail-logd program as a child of a test, with a fake metad; and the
- * log of a client that the test plays by hand (tests/lib/blk_raw.h).
+/* The real hail-logd program as a child of a test, with a fake metad, and
+ * clients that the test plays by hand (tests/lib/blk_raw.h).
  */
 #ifndef TESTS_LIB_LOGD_RUN_H
 #define TESTS_LIB_LOGD_RUN_H
 
-#include "common/log_rec.h"
 #include "common/wire_log.h"
 #include "tests/lib/blk_raw.h"
 #include "tests/lib/child.h"
 #include "tests/lib/fake_metad.h"
+#include "tests/lib/log_stream.h"
 
-#define LRUN_CLUSTER_ID 0x4711u
+#define LRUN_CLUSTER_ID LOG_STREAM_CLUSTER_ID
 
 struct logd_run {
 	struct child child;
@@ -39,32 +39,13 @@ long long lrun_counter(const struct logd_run *x, const char *name);
 /* CPU time of the daemon. */
 uint64_t lrun_cpu_us(const struct logd_run *x);
 
-/* ---- a region as its writer has it ---- */
-struct lrun_log {
-	uint64_t ino, epoch;
-	uint32_t index;
-	uint8_t log2;
-	uint8_t *mirror; /* 1 << log2 bytes */
-	uint32_t end, sent;
-	uint64_t seq;
-	uint64_t length;
-};
-
-void lrun_log_init(struct lrun_log *g, uint64_t ino, uint64_t epoch,
-		   uint8_t log2);
-void lrun_log_fini(struct lrun_log *g);
-/* Its next region: an empty mirror, the numbers go on. */
-void lrun_log_next(struct lrun_log *g);
+/* ---- requests of a log's writer and of who recovers it ---- */
 /* Asks for the region. 0 or -errno. */
-int lrun_alloc(struct blk_raw *r, const struct lrun_log *g);
-/* Adds a record of @len bytes to the mirror. */
-void lrun_append(struct lrun_log *g, uint32_t len);
-/* The slot that speaks for the mirror. */
-void lrun_slot(const struct lrun_log *g, uint8_t *to);
+int lrun_alloc(struct blk_raw *r, const struct log_stream *g);
 /* Sends [from, end) of the mirror with the slot; the first returns the
  * request's id, the second the answer. */
-uint64_t lrun_post(struct blk_raw *r, const struct lrun_log *g, uint32_t from);
-int lrun_write(struct blk_raw *r, const struct lrun_log *g, uint32_t from);
+uint64_t lrun_post(struct blk_raw *r, const struct log_stream *g, uint32_t from);
+int lrun_write(struct blk_raw *r, const struct log_stream *g, uint32_t from);
 /* The same with any slot and any data. */
 int lrun_write_odd(struct blk_raw *r, const struct log_write *m,
 		   const void *data, uint32_t len);
