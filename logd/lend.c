@@ -429,8 +429,8 @@ int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 	int rv;
 
 	if (!name_ok(m->ino, m->data_epoch) || m->epoch < m->data_epoch ||
-	    m->flags & ~LOG_ALLOC_VERBS || m->log2 < LOG_REGION_LOG2_MIN || m->log2 > LOG_REGION_LOG2_MAX ||
-	    m->index == LOG_FREE_ALL)
+	    m->flags & ~LOG_ALLOC_VERBS || m->log2 < LOG_REGION_LOG2_MIN ||
+	    m->log2 > LOG_REGION_LOG2_MAX || m->index == LOG_FREE_ALL)
 		return -EINVAL;
 	rv = log_mine(l, session, m->ino, m->epoch, m->data_epoch, &g);
 	if (rv < 0 && rv != -ENOENT)

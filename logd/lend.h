@@ -22,7 +22,7 @@
 #include "common/log_rec.h"
 #include "common/wire_log.h"
 #include "common/wire_meta.h"
-#include "logd/pool.h"
+#include "logd/lend_pool.h"
 
 struct lend;
 

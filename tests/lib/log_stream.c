@@ -1,7 +1,7 @@
 #include "tests/lib/log_stream.h"
 
 void log_stream_init(struct log_stream *g, uint64_t ino, uint64_t epoch,
-		   uint8_t log2)
+		     uint8_t log2)
 {
 	*g = (struct log_stream){ .ino = ino, .epoch = epoch,
 				.writer = epoch, .log2 = log2,
@@ -43,8 +43,8 @@ void log_stream_append(struct log_stream *g, uint32_t len)
 
 void log_stream_slot(const struct log_stream *g, uint8_t *to)
 {
-	struct log_slot s = { .cluster_id = LOG_STREAM_CLUSTER_ID, .ino = g->ino,
-			      .epoch = g->epoch, .seq = g->seq,
+	struct log_slot s = { .cluster_id = LOG_STREAM_CLUSTER_ID,
+			      .ino = g->ino, .epoch = g->epoch, .seq = g->seq,
 			      .length = g->length, .index = g->index,
 			      .end = g->end };
 

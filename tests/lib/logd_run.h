@@ -44,7 +44,8 @@ uint64_t lrun_cpu_us(const struct logd_run *x);
 int lrun_alloc(struct blk_raw *r, const struct log_stream *g);
 /* Sends [from, end) of the mirror with the slot; the first returns the
  * request's id, the second the answer. */
-uint64_t lrun_post(struct blk_raw *r, const struct log_stream *g, uint32_t from);
+uint64_t lrun_post(struct blk_raw *r, const struct log_stream *g,
+		   uint32_t from);
 int lrun_write(struct blk_raw *r, const struct log_stream *g, uint32_t from);
 /* The same with any slot and any data. */
 int lrun_write_odd(struct blk_raw *r, const struct log_write *m,

@@ -116,8 +116,8 @@ static int alloc(uint64_t session, const struct log_stream *g, uint8_t flags,
 		 const struct lend_region **ret)
 {
 	struct log_alloc m = { .ino = g->ino, .epoch = g->writer,
-			       .data_epoch = g->epoch, .index = g->index, .log2 = g->log2,
-			       .flags = flags };
+			       .data_epoch = g->epoch, .index = g->index,
+			       .log2 = g->log2, .flags = flags };
 	const struct lend_region *r;
 
 	return lend_alloc(fix.l, session, &m, ret ? ret : &r);
@@ -127,7 +127,8 @@ static int put(uint64_t session, const struct log_stream *g, uint32_t from)
 {
 	uint8_t slot[LOG_SLOT_SIZE];
 	struct log_write m = { .ino = g->ino, .epoch = g->writer,
-			       .data_epoch = g->epoch, .index = g->index, .off = from,
+			       .data_epoch = g->epoch, .index = g->index,
+			       .off = from,
 			       .slot = { slot, sizeof(slot) } };
 
 	log_stream_slot(g, slot);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "logd/pool.h"
+#include "logd/lend_pool.h"
 #include "tests/lib/fail_malloc.h"
 
 #define MIN LOG_REGION_LOG2_MIN

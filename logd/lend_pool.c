@@ -1,4 +1,4 @@
-#include "logd/pool.h"
+#include "logd/lend_pool.h"
 
 #define NONE UINT32_MAX
 #define STATE_FREE 0x80u

@@ -3,8 +3,8 @@
  *
  * What it knows lies beside the memory, which it never touches.
  */
-#ifndef LOGD_POOL_H
-#define LOGD_POOL_H
+#ifndef LOGD_LEND_POOL_H
+#define LOGD_LEND_POOL_H
 
 #include "common/limits.h"
 
