@@ -54,7 +54,7 @@
 #define LOG_PEER_COUNT_MAX 7u
 #define LOG_REGION_LOG2_MIN 16u
 #define LOG_REGION_LOG2_MAX 26u
-#define LOG_REGION_LOG2_DEFAULT 22u
+#define LOG_REGION_LOG2_DEFAULT 18u
 #define LOG_REGION_COUNT_MAX 4096u /* of one log, alive */
 #define LOG_DAEMON_COUNT_MAX 256u
 #define LOG_COUNT_MAX (1u << 20) /* registry entries */

@@ -132,6 +132,8 @@ static void create_reply(void *arg, int err)
 	struct fuse_entry_param e;
 	fuse_req_t req = rim_end(&o->rr);
 	rim_entry(o->rr.rim, &o->created, &e);
+	if (o->created.flags & META_ATTR_LOG)
+		o->fi.direct_io = 1;
 	rim_file_sent(o->f);
 	if (req && err)
 		fuse_reply_err(req, -err);

@@ -4,6 +4,7 @@
 
 #include "common/diag.h"
 #include "common/place.h"
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 /* Big buffers are kept for reuse within the write-back bound, since page faults
@@ -364,6 +365,7 @@ void blk_client_fence(struct core *c)
 	if (!c->blk)
 		return;
 	wb_fail_all(c, -EIO);
+	log_fence(c);
 	c->blk->fenced.fn = fenced_close;
 	core_defer(c, &c->blk->fenced);
 }

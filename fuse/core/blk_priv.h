@@ -197,6 +197,10 @@ void wb_send_init(struct core *c, struct wb_send *s);
 /* Sends it after the unlock. @sync: somebody waits for it to be durable;
  * frames are flagged SYNC where that is fastest. */
 void wb_submit(struct core *c, struct wb_send *s, bool sync);
+/* The rest of wb_submit(): sends a chain after the unlock. */
+void wb_send_chain(struct core *c, struct wb_io *head);
+/* The same for one that cannot be sent. Without the lock. */
+void wb_send_failed(struct wb_io *head, int err);
 /* The daemon has another boot id: takes back what it has not synced. */
 void wb_boot_changed(struct core *c, struct blk_dev *d);
 /* A daemon says that the inode has @delta more units. */
@@ -255,6 +259,8 @@ bool wb_full(struct core *c);
 void wb_fail_all(struct core *c, int err);
 
 /* ---- fsync.c; lock held ---- */
+/* fdatasync of a log file's blocks. @cb as core_fsync()'s. 0 or -ENOMEM. */
+int fsync_blocks(struct core *c, struct core_inode *in, core_cb cb, void *arg);
 /* A write of @len bytes was buffered: does it, and what was before it, go to
  * stable storage at once? */
 void sync_ahead(struct core *c, struct core_inode *in, uint32_t len);

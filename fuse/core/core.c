@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 void core_lock(struct core *c)
@@ -175,6 +176,8 @@ static int core_new_parts(struct core *c)
 	if (!err)
 		err = blk_client_new(c, &c->blk);
 	if (!err)
+		err = log_client_new(c, &c->log);
+	if (!err)
 		err = flusher_new(c, &c->flusher);
 	if (!err)
 		err = prefetch_new(c, &c->prefetch);
@@ -203,8 +206,10 @@ int core_new(const struct core_options *o, struct core **ret)
 
 int core_start(struct core *c, uint64_t timeout_ms)
 {
-	return meta_client_start(c, timeout_ms ? core_now_ms() + timeout_ms :
-						 0);
+	int err = meta_client_start(c, timeout_ms ?
+					       core_now_ms() + timeout_ms : 0);
+
+	return err ? err : log_recover_all(c, core_now_ms() + LOG_RECOVER_MS);
 }
 
 int core_stop(struct core *c, uint64_t timeout_ms)
@@ -215,6 +220,8 @@ int core_stop(struct core *c, uint64_t timeout_ms)
 	if (!meta_session(c))
 		return 0;
 	err = core_call_wait(c, core_sync_all, deadline);
+	err2 = core_call_wait(c, log_stop, deadline);
+	err = err ? err : err2;
 	core_lock(c);
 	c->stopping = true;
 	ret_flush_all(c);
@@ -255,6 +262,7 @@ void core_free(struct core *c)
 		meta_client_cancel(c->meta);
 	if (c->blk)
 		answer_writers(c);
+	log_client_cancel(c->log);
 	files_free(c);
 	if (c->prefetch)
 		prefetch_free(c->prefetch);
@@ -269,6 +277,7 @@ void core_free(struct core *c)
 	name_cache_free(c->names);
 	dir_pages_free(c->dir_pages);
 	ret_free(c->ret);
+	log_client_free(c->log);
 	lock_table_free(c->locks);
 	core_notes_free(c);
 	pthread_mutex_destroy(&c->locks_mutex);

@@ -27,6 +27,8 @@ struct dir_pages; /* readdir.c */
 struct name_cache; /* name_cache.c */
 struct dir_known; /* dir_known.c */
 struct core_note; /* core_status.c */
+struct log_client; /* log_file.c */
+struct log_file;
 
 /* Work for after the unlock; embedded in what it works on. */
 struct core_deferred {
@@ -110,6 +112,8 @@ struct core_inode {
 	 * the content to the disks, so a crash does not leave it empty for
 	 * long. */
 	bool emptied;
+	struct log_file *log; /* of a log file that is written; NULL */
+	uint64_t log_retry_ms; /* no log before this */
 	struct pf_entry *pf; /* blocks read ahead (prefetch.c) */
 	/* sequential read detection is per handle: struct core_file */
 };
@@ -135,6 +139,7 @@ struct core {
 	struct blk_client *blk;
 	struct flusher *flusher;
 	struct prefetch *prefetch;
+	struct log_client *log;
 	struct lock_table *locks; /* protected by locks_mutex, a leaf */
 	pthread_mutex_t locks_mutex;
 	struct core_inode **inode_hash; /* power of two, grows */

@@ -1,4 +1,5 @@
 /* What this mount says of itself: JSON for hailctl and for metad. */
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include "common/json_bytes.h"
@@ -190,6 +191,8 @@ char *core_status_json(struct core *c)
 	names_status(c, out);
 	fputc(',', out);
 	blk_client_status(c, out);
+	fputc(',', out);
+	log_status(c, out);
 	fputc(',', out);
 	rpc_status(c, out);
 	char *latency = c->opt.latency ? c->opt.latency() : NULL;

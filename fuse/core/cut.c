@@ -9,6 +9,7 @@
  * the daemons have cut; fsync waits for both.
  */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include "common/diag.h"
@@ -28,6 +29,9 @@ struct cut_op {
 	void *arg;
 	/* on the way */
 	struct core_waiter wait;
+	struct log_wait log;
+	bool logged; /* the log has it: writes are held up */
+	bool ordered; /* logs before it are in the blocks */
 	struct wb_op idle;
 	struct core_deferred def;
 	struct dlist node; /* blk_client.cuts, while cut_busy is ours */
@@ -602,12 +606,64 @@ static void cut_waited(struct core_waiter *w, int err)
 		cut_start(o);
 }
 
+static void cut_logged(struct log_wait *w, int err)
+{
+	struct cut_op *o = container_of(w, struct cut_op, log);
+	struct core_inode *in = o->in;
+
+	if (!err) {
+		cut_start(o);
+		return;
+	}
+	if (in->log)
+		log_hold(in, false);
+	cut_done(o, err);
+}
+
+/* In a log it has its place between the writes before and after it: a recovery
+ * must not bring back what it took away. Metad does not hear of it before the
+ * log has it. Returns whether the cut goes on later. */
+static bool cut_log(struct cut_op *o)
+{
+	struct core_inode *in = o->in;
+	bool zero = o->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE);
+	bool grows = !o->truncate && !(o->mode & FALLOC_FL_KEEP_SIZE) &&
+		     o->end > in->attr.size;
+	int way;
+
+	if (!in->log && !o->ordered && (o->truncate || zero)) {
+		o->ordered = true;
+		o->wait.fn = cut_waited;
+		return log_order_wait(o->c, &o->wait);
+	}
+	if (!in->log || o->logged || (!o->truncate && !zero && !grows))
+		return false;
+	way = log_way(o->c, in, 0);
+	if (way == LOG_WAY_WAIT) {
+		o->wait.fn = cut_waited;
+		log_wait_turn(in, &o->wait);
+		return true;
+	}
+	if (way != LOG_WAY_LOG)
+		return false;
+	if (zero)
+		log_append_other(in, LOG_REC_ZERO, o->off, o->end - o->off);
+	if (o->truncate || grows)
+		log_append_other(in, LOG_REC_SIZE, o->truncate ? o->off :
+				 o->end, 0);
+	o->logged = true;
+	log_hold(in, true);
+	o->log.fn = cut_logged;
+	log_commit_wait(in, &o->log);
+	return true;
+}
+
 /* Lock held. */
 static void cut_start(struct cut_op *o)
 {
 	struct core *c = o->c;
 	struct core_inode *in = o->in;
-	bool cures = o->truncate && o->off == 0;
+	bool cures = o->truncate && o->off == 0, logged = o->logged;
 
 	if (c->fenced || (in->bad && !cures)) {
 		cut_done(o, -EIO);
@@ -617,11 +673,16 @@ static void cut_start(struct cut_op *o)
 	} else if (!in->attr_valid) {
 		o->def.fn = cut_getattr;
 		core_defer(c, &o->def);
+	} else if (cut_log(o)) {
+		return;
 	} else if (o->truncate) {
 		truncate_go(o);
 	} else {
 		fallocate_go(o);
 	}
+	/* From here on in->cut_busy holds writes up, or it is applied. */
+	if (logged && in->log && in->log->held)
+		log_hold(in, false);
 }
 
 static int cut_enter(struct core *c, uint64_t ino, const struct cut_op *want)

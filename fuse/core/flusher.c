@@ -1,6 +1,7 @@
 /* The thread that writes and syncs what nobody asked for: content that is old
  * enough, inodes that got memory again. */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/log_priv.h"
 
 #include "common/clock.h"
 
@@ -56,7 +57,8 @@ static bool flush_due(struct core *c, uint64_t now_ms, bool *soon)
 		*soon |= wb->dirty_ms > now_ms && wb->reflush;
 		if (wb->dirty_ms > now_ms || wb->in->cut_busy ||
 		    (wb->dirty_ms > 0 && now_ms - wb->dirty_ms < age &&
-		     !wb->reflush))
+		     !wb->reflush) ||
+		    (log_covers(wb->in) && !wb->reflush)) /* log_tick.c */
 			continue;
 		if (count++ == FLUSH_BATCH)
 			break;

@@ -1,6 +1,7 @@
 /* fsync of a file, and sync of everything: the data half waits for generations
  * of the write-back buffers (wbuf.h), the metadata half for the stream. */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/log_priv.h"
 
 /* ---- before the fsync ----
  *
@@ -55,6 +56,8 @@ struct fsync_op {
 	struct core_inode *in; /* pinned; NULL: metadata only */
 	struct wb_op op;
 	struct core_waiter meta, cut;
+	struct log_wait log;
+	bool blocks; /* a log is no excuse */
 	struct core_deferred done;
 	int pending, err;
 	core_cb cb;
@@ -104,6 +107,11 @@ static void fsync_cut(struct core_waiter *w, int err)
 	fsync_part(f, err);
 }
 
+static void fsync_log(struct log_wait *w, int err)
+{
+	fsync_part(container_of(w, struct fsync_op, log), err);
+}
+
 /* Lock held. */
 static void fsync_start(struct fsync_op *f, bool datasync)
 {
@@ -114,7 +122,13 @@ static void fsync_start(struct fsync_op *f, bool datasync)
 	f->pending++;
 	if (in && in->wb)
 		habit_fsync(in->wb);
-	if (in && !wb_inode_clean(in)) {
+	if (in && !f->blocks && log_covers(in)) {
+		if (!log_committed_all(in)) {
+			f->pending++;
+			f->log.fn = fsync_log;
+			log_commit_wait(in, &f->log);
+		}
+	} else if (in && !wb_inode_clean(in)) {
 		f->pending++;
 		f->op.kind = WB_OP_DURABLE;
 		f->op.fn = fsync_data;
@@ -164,6 +178,20 @@ void core_fsync(struct core *c, uint64_t ino, bool datasync, core_cb cb,
 		return;
 	free(f);
 	cb(arg, err);
+}
+
+int fsync_blocks(struct core *c, struct core_inode *in, core_cb cb, void *arg)
+{
+	struct fsync_op *f = malloc(sizeof(*f));
+
+	if (!f)
+		return -ENOMEM;
+	*f = (struct fsync_op){
+		.c = c, .in = in, .blocks = true, .cb = cb, .arg = arg,
+	};
+	inode_pin(in);
+	fsync_start(f, true);
+	return 0;
 }
 
 /* ---- sync ---- */

@@ -46,7 +46,7 @@ void log_writer_init(struct log_writer *w, uint64_t cluster_id, uint64_t ino,
 		     const struct log_writer_peer_id *peers, uint8_t peer_count,
 		     uint64_t length)
 {
-	assert(peer_count % 2 == 1 && peer_count <= LOG_PEER_COUNT_MAX);
+	assert(peer_count > 0 && peer_count <= LOG_PEER_COUNT_MAX);
 	assert(log2 >= LOG_REGION_LOG2_MIN && log2 <= LOG_REGION_LOG2_MAX);
 	memset(w, 0, sizeof(*w));
 	w->cluster_id = cluster_id;

@@ -79,7 +79,7 @@ struct log_writer {
 	uint64_t cluster_id, ino, epoch;
 	uint32_t version; /* of the published list */
 	uint8_t log2;
-	uint8_t peer_count; /* of a list: 2f+1 */
+	uint8_t peer_count; /* of a list: 2f+1 where so many are there */
 	bool sealed;
 	bool replacing;
 	uint64_t seq; /* last appended */
@@ -104,7 +104,7 @@ struct log_post {
 };
 
 /* ---- life ---- */
-/* A new log with an empty stream: @peer_count (odd) peers, all DOWN. @length:
+/* A new log with an empty stream: @peer_count peers, all DOWN. @length:
  * the file's now. */
 struct log_writer_peer_id {
 	uint32_t id;

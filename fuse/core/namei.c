@@ -4,6 +4,7 @@
  * count), so the cached ones follow when the answer comes: the kernel asks for
  * them after each change, and answers arrive in the order of execution.
  */
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include <fcntl.h>
@@ -470,6 +471,22 @@ static void unlink_done(struct meta_call *mc, int err, const uint8_t *body,
 		mc->u.cb(mc->u_arg, err);
 }
 
+/* One that has to wait for logs (log_order.c). */
+struct unlink_later {
+	struct core_waiter wait;
+	struct meta_call *mc;
+	struct wire_out o;
+};
+
+static void unlink_go(struct core_waiter *w, int err)
+{
+	struct unlink_later *u = container_of(w, struct unlink_later, wait);
+
+	(void)err; /* then the order is lost with the logs, not the name */
+	meta_call_queue(u->mc, &u->o);
+	free(u);
+}
+
 void core_unlink(struct core *c, uint64_t parent, const char *name, bool dir,
 		 core_cb cb, void *arg)
 {
@@ -479,6 +496,7 @@ void core_unlink(struct core *c, uint64_t parent, const char *name, bool dir,
 		.name = { name, (uint32_t)len },
 		.flags = dir ? META_UNLINK_DIR : 0,
 	};
+	struct unlink_later *later;
 	struct wire_out o;
 	struct meta_call *mc;
 
@@ -496,9 +514,17 @@ void core_unlink(struct core *c, uint64_t parent, const char *name, bool dir,
 	mc->timed_out = meta_cb_timed_out;
 	mc->u.cb = cb;
 	mc->u_arg = arg;
+	later = malloc(sizeof(*later));
+	if (later)
+		*later = (struct unlink_later){
+			.wait.fn = unlink_go, .mc = mc, .o = o,
+		};
 	core_lock(c);
 	c->count.unlinks++;
-	meta_call_queue(mc, &o);
+	if (!later || !log_order_wait(c, &later->wait)) {
+		meta_call_queue(mc, &o);
+		free(later);
+	}
 	core_unlock(c);
 }
 

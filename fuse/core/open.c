@@ -1,6 +1,7 @@
 /* Handles: open and release. Under the leases of one mount an open is local;
  * only a handle's end can have something to tell metad.
  */
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include <fcntl.h>
@@ -78,9 +79,12 @@ enum core_cache core_file_cache(struct core *c, const struct core_file *f)
 	enum core_cache cache = CORE_CACHE_KEEP;
 
 	core_lock(c);
+	/* Nothing of a log file waits in the kernel. */
+	if (in->attr.flags & META_ATTR_LOG)
+		cache = CORE_CACHE_NONE;
 	/* What a writer through the cache has appended may not be known here:
 	 * a read past the cache would have to ask for it (ops_file.c). */
-	if (in->direct_open_count > 0 && !writes_cached(in))
+	else if (in->direct_open_count > 0 && !writes_cached(in))
 		cache = CORE_CACHE_NONE;
 	else if (in->direct_written)
 		cache = CORE_CACHE_DROP;
@@ -202,6 +206,8 @@ void core_release(struct core *c, struct core_file *f)
 		in->rdwr_open_count--;
 	if (file_writes_direct(f))
 		in->direct_open_count--;
+	if (in->write_open_count == 0)
+		log_unheld(c, in);
 	if (in->orphan && in->open_count == 0) {
 		ret_unheld(c, in);
 	} else if (file_writes(f) && in->write_open_count == 0) {

@@ -1,6 +1,7 @@
 /* rename: a file that takes the place of another has its data on disk before
  * the new name (programs replace files by write, rename, without fsync).
  */
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include <linux/fs.h>
@@ -8,6 +9,8 @@
 
 struct rename_op {
 	struct core *c;
+	struct core_waiter order;
+	struct core_deferred begin;
 	struct core_rename p; /* its names are those below */
 	core_cb cb;
 	void *arg;
@@ -228,11 +231,41 @@ static enum rename_first rename_first(const struct rename_op *op,
 						     RENAME_NOTHING;
 }
 
+static void rename_begin(struct rename_op *op)
+{
+	struct core *c = op->c;
+	uint64_t ino = 0;
+
+	core_lock(c);
+	enum rename_first first = rename_first(op, &ino);
+	core_unlock(c);
+	if (first == RENAME_FLUSH)
+		core_fsync(c, ino, true, rename_flushed, op);
+	else if (first == RENAME_LOOKUP)
+		core_lookup(c, op->p.parent, op->p.name, rename_looked_up, op);
+	else
+		rename_send(op);
+}
+
+static void rename_deferred(struct core_deferred *d)
+{
+	rename_begin(container_of(d, struct rename_op, begin));
+}
+
+/* The logs before it are in the blocks (log_order.c), or cannot get there. */
+static void rename_ordered(struct core_waiter *w, int err)
+{
+	struct rename_op *op = container_of(w, struct rename_op, order);
+
+	(void)err;
+	op->begin.fn = rename_deferred;
+	core_defer(op->c, &op->begin);
+}
+
 void core_rename(struct core *c, const struct core_rename *p, core_cb cb,
 		 void *arg)
 {
 	size_t len = strlen(p->name), newlen = strlen(p->newname);
-	uint64_t ino = 0;
 
 	if (len > NAME_LEN_MAX || newlen > NAME_LEN_MAX) {
 		cb(arg, -ENAMETOOLONG);
@@ -251,14 +284,11 @@ void core_rename(struct core *c, const struct core_rename *p, core_cb cb,
 	memcpy(op->newname, p->newname, newlen);
 	op->p.name = op->name;
 	op->p.newname = op->newname;
+	op->order.fn = rename_ordered;
 	core_lock(c);
 	c->count.renames++;
-	enum rename_first first = rename_first(op, &ino);
+	bool later = log_order_wait(c, &op->order);
 	core_unlock(c);
-	if (first == RENAME_FLUSH)
-		core_fsync(c, ino, true, rename_flushed, op);
-	else if (first == RENAME_LOOKUP)
-		core_lookup(c, p->parent, p->name, rename_looked_up, op);
-	else
-		rename_send(op);
+	if (!later)
+		rename_begin(op);
 }

@@ -7,6 +7,7 @@
  * before it are not covered.
  */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/log_priv.h"
 
 #include "common/crc32c.h"
 
@@ -294,6 +295,22 @@ static void flag_sync(struct core *c, struct wb_send *s)
 	}
 }
 
+/* Takes those out that must not overtake a log. */
+static void order_hold(struct core *c, struct wb_send *s)
+{
+	struct wb_io *io = s->head, *next;
+
+	wb_send_init(c, s);
+	for (; io; io = next) {
+		next = io->chain;
+		if (log_order_hold(c, io))
+			continue;
+		io->chain = NULL;
+		*s->tail = io;
+		s->tail = &io->chain;
+	}
+}
+
 void wb_submit(struct core *c, struct wb_send *s, bool sync)
 {
 	struct wb_io *io;
@@ -307,11 +324,29 @@ void wb_submit(struct core *c, struct wb_send *s, bool sync)
 		c->blk->n.writes++;
 		c->blk->n.write_bytes += io->io.len;
 	}
-	/* NOLINTNEXTLINE: a chain that is sent has a head */
-	s->head->send.fn = send_chain;
-	core_defer(c, &s->head->send);
+	order_hold(c, s);
+	if (s->head)
+		wb_send_chain(c, s->head);
 	s->head = NULL;
 	s->tail = &s->head;
+	log_order_go(c);
+}
+
+void wb_send_chain(struct core *c, struct wb_io *head)
+{
+	head->send.fn = send_chain;
+	core_defer(c, &head->send);
+}
+
+void wb_send_failed(struct wb_io *io, int err)
+{
+	while (io) {
+		struct wb_io *next = io->chain;
+
+		io->body = NULL;
+		io_done(&io->call, err, NULL);
+		io = next;
+	}
 }
 
 /* ---- answers to writes ---- */

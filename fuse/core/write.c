@@ -3,6 +3,7 @@
  * for them or memory is short (flush.c); at once where a whole block is dirty,
  * where the user wants to wait for the daemon, or where one is nearly full. */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include <sys/stat.h>
@@ -32,6 +33,7 @@ struct write_op {
 	struct write_req r;
 	struct core_waiter wait;
 	struct wb_op op;
+	struct log_wait log;
 	struct core_deferred done;
 	bool proved; /* metad has answered us since we last waited */
 	int err;
@@ -386,6 +388,49 @@ static bool buffered_in(const struct core_inode *in, uint64_t from, uint64_t to)
 
 static void write_op_go(struct write_op *o);
 
+/* ---- writes of log files ---- */
+
+static void write_logged(struct log_wait *w, int err)
+{
+	write_op_end(container_of(w, struct write_op, log), err);
+}
+
+/* Lock held; log_way() has let it. The write is answered when its log has it.
+ * Takes over r->data. */
+static int write_log(struct write_req *r, struct write_op *o)
+{
+	struct core_inode *in = r->in;
+	int err = write_insert(r);
+
+	if (err)
+		return err;
+	o->log.fn = write_logged;
+	log_append(in, r->off, r->data ? r->data->bytes : r->small, r->len);
+	send_full_blocks(r);
+	log_commit_wait(in, &o->log);
+	return 0;
+}
+
+/* The same without an operation that has waited. */
+static int write_log_start(struct write_req *r)
+{
+	struct write_op *o = malloc(sizeof(*o));
+	int err;
+
+	if (!o)
+		return -ENOMEM;
+	o->r = *r;
+	inode_pin(r->in);
+	r->data = NULL;
+	err = write_log(&o->r, o);
+	if (!err)
+		return -EINPROGRESS;
+	r->data = o->r.data;
+	inode_unpin(r->c, r->in);
+	free(o);
+	return err;
+}
+
 static void write_op_proved(void *arg, int err, const struct meta_attr *a)
 {
 	struct write_op *o = arg;
@@ -417,7 +462,7 @@ static void write_op_go(struct write_op *o)
 	struct core_inode *in = r->in;
 	struct wb_send s;
 	bool through;
-	int err = data_check(c, in);
+	int err = data_check(c, in), way;
 
 	if (!err && (r->flags & CORE_WRITE_ASK) && !c->opt.wanted(r->asker))
 		err = -EINTR;
@@ -426,17 +471,26 @@ static void write_op_go(struct write_op *o)
 		cut_wait(in, &o->wait);
 		return;
 	}
-	if (!err && !o->proved && !meta_may_serve(c)) {
+	if (!err && !o->proved && !meta_may_serve(c) && !log_covers(in)) {
 		o->done.fn = write_op_prove;
 		core_defer(c, &o->done);
 		return;
 	}
 	if (!err)
 		err = write_bounds(r);
-	if (err) {
-		write_op_end(o, err > 0 ? 0 : err);
+	way = err ? LOG_WAY_BLOCKS : log_way(c, in, r->len);
+	if (way == LOG_WAY_WAIT) {
+		log_wait_turn(in, &o->wait);
 		return;
 	}
+	if (way == LOG_WAY_LOG)
+		err = write_log(r, o);
+	else if (way < 0)
+		err = way;
+	if (err)
+		write_op_end(o, err > 0 ? 0 : err);
+	if (err || way == LOG_WAY_LOG)
+		return;
 	through = must_go_through(r);
 	/* What was acknowledged before must not go with a write that is
 	 * refused: then both stay. */
@@ -514,7 +568,7 @@ static int write_start(struct write_req *r)
 {
 	struct core *c = r->c;
 	struct core_inode *in = r->in;
-	int err = data_check(c, in);
+	int err = data_check(c, in), way;
 
 	if (err)
 		return err;
@@ -523,12 +577,17 @@ static int write_start(struct write_req *r)
 	/* Writers wait in order, also one that would fit. */
 	if (c->wb_waiters || wb_full(c))
 		return write_op_start(r, true);
-	if (cut_holds_writes(in) || !meta_may_serve(c))
+	if (cut_holds_writes(in) || (!meta_may_serve(c) && !log_covers(in)))
 		return write_op_start(r, false);
 	err = write_bounds(r);
 	if (err)
 		return err > 0 ? 0 : err;
-	if (must_go_through(r))
+	way = log_way(c, in, r->len);
+	if (way < 0)
+		return way;
+	if (way == LOG_WAY_LOG)
+		return write_log_start(r);
+	if (way == LOG_WAY_WAIT || must_go_through(r))
 		return write_op_start(r, false);
 	err = write_insert(r);
 	if (err)

@@ -1,0 +1,640 @@
+/* The life of a log: it is opened by the first write, appended to by all, and
+ * tells who waits when a majority of its peers has a record. */
+#include "fuse/core/log_priv.h"
+
+#include "common/diag.h"
+
+#include <sys/mman.h>
+
+/* ---- memory ---- */
+
+/* Zeroed and not touched: pages come as they are written. */
+static struct log_mirror *mirror_new(struct log_file *lf)
+{
+	size_t bytes = sizeof(struct log_mirror) + ((size_t)1 << lf->w.log2);
+	struct log_mirror *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (m == MAP_FAILED)
+		return NULL;
+	m->refs = 1;
+	m->bytes = bytes;
+	return m;
+}
+
+void log_mirror_put(struct core *c, struct log_mirror *m)
+{
+	(void)c;
+	if (--m->refs == 0)
+		(void)munmap(m, m->bytes);
+}
+
+void log_region_drop(struct log_file *lf, uint8_t *base)
+{
+	uint64_t bytes = (uint64_t)1 << lf->w.log2;
+
+	lf->mirror_bytes -= bytes;
+	lf->c->log->mirror_bytes -= bytes;
+	log_mirror_put(lf->c, log_mirror_of(base));
+}
+
+static int mirror_add(struct log_file *lf)
+{
+	uint64_t bytes = (uint64_t)1 << lf->w.log2;
+	struct log_mirror *m = mirror_new(lf);
+	int err = m ? log_writer_region_add(&lf->w, m->base) : -ENOMEM;
+
+	if (err) {
+		if (m)
+			log_mirror_put(lf->c, m);
+		return err;
+	}
+	lf->mirror_bytes += bytes;
+	lf->c->log->mirror_bytes += bytes;
+	return 0;
+}
+
+static void mirrors_drop(struct log_file *lf)
+{
+	for (uint32_t i = 0; i < lf->w.region_count; i++)
+		log_region_drop(lf, lf->w.regions[i].base);
+	log_writer_fini(&lf->w);
+	memset(&lf->w, 0, sizeof(lf->w));
+}
+
+void log_get(struct log_file *lf)
+{
+	lf->refs++;
+}
+
+void log_put(struct log_file *lf)
+{
+	if (--lf->refs == 0)
+		free(lf);
+}
+
+/* ---- who waits ---- */
+
+void log_wait_turn(struct core_inode *in, struct core_waiter *w)
+{
+	struct log_file *lf = in->log;
+
+	lf->c->log->n.waits++;
+	w->next = NULL;
+	*lf->waiter_tail = w;
+	lf->waiter_tail = &w->next;
+}
+
+/* Each looks again, in the order they came. */
+void log_wake(struct log_file *lf)
+{
+	struct core_waiter *w = lf->waiters;
+
+	lf->waiters = NULL;
+	lf->waiter_tail = &lf->waiters;
+	while (w) {
+		struct core_waiter *next = w->next;
+
+		w->fn(w, 0);
+		w = next;
+	}
+}
+
+void log_settle(struct log_file *lf, uint64_t seq, int err)
+{
+	while (lf->waits && lf->waits->seq <= seq) {
+		struct log_wait *w = lf->waits;
+
+		lf->waits = w->next;
+		if (!lf->waits)
+			lf->wait_tail = &lf->waits;
+		w->fn(w, err);
+	}
+}
+
+void log_commit_wait(struct core_inode *in, struct log_wait *w)
+{
+	struct log_file *lf = in->log;
+
+	w->seq = lf->w.seq;
+	w->next = NULL;
+	*lf->wait_tail = w;
+	lf->wait_tail = &w->next;
+	log_settle(lf, lf->w.committed, 0);
+}
+
+bool log_covers(const struct core_inode *in)
+{
+	return in->log && in->log->state == LOG_ACTIVE && in->log->covers;
+}
+
+bool log_committed_all(const struct core_inode *in)
+{
+	const struct log_writer *w = &in->log->w;
+
+	return w->committed >= w->seq;
+}
+
+void log_hold(struct core_inode *in, bool hold)
+{
+	in->log->held = hold;
+	if (!hold)
+		log_wake(in->log);
+}
+
+/* ---- the end ---- */
+
+static void stop_tell(struct core_deferred *d)
+{
+	struct log_client *l = container_of(d, struct log_client, stop_tell);
+
+	l->stopped(l->stopped_arg, 0);
+}
+
+static void stop_maybe(struct core *c)
+{
+	struct log_client *l = c->log;
+
+	if (!l->stopped || l->stop_told || !dlist_empty(&l->files))
+		return;
+	l->stop_told = true;
+	l->stop_tell.fn = stop_tell;
+	core_defer(c, &l->stop_tell);
+}
+
+void log_stop(struct core *c, core_cb cb, void *arg)
+{
+	struct log_client *l = c->log;
+
+	core_lock(c);
+	l->stopping = true;
+	l->stopped = cb;
+	l->stopped_arg = arg;
+	stop_maybe(c);
+	log_tick_want(c);
+	core_unlock(c);
+}
+
+void log_fence(struct core *c)
+{
+	struct dlist *n, *save;
+
+	if (!c->log)
+		return;
+	dlist_for(n, save, &c->log->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+
+		if (lf->fenced)
+			continue;
+		lf->fenced = true;
+		if (lf->state == LOG_ACTIVE)
+			log_writer_seal(&lf->w);
+		log_end(lf);
+	}
+}
+
+static void log_free_deferred(struct core_deferred *d)
+{
+	struct log_file *lf = container_of(d, struct log_file, def);
+	struct core *c = lf->c;
+
+	core_lock(c);
+	log_put(lf);
+	core_unlock(c);
+}
+
+void log_end(struct log_file *lf)
+{
+	struct core *c = lf->c;
+	struct core_inode *in = lf->in;
+
+	assert(lf->state != LOG_DEAD && in->log == lf);
+	in->log = NULL;
+	lf->state = LOG_DEAD;
+	log_order_step(lf, 0);
+	dlist_del(&lf->node);
+	log_settle(lf, UINT64_MAX, lf->fenced || c->fenced ? -EIO : 0);
+	log_wake(lf);
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		lf->links[i].life++;
+	if (lf->epoch)
+		mirrors_drop(lf);
+	lf->in = NULL;
+	inode_unpin(c, in);
+	/* Those above it on the stack still look at it. */
+	lf->def.fn = log_free_deferred;
+	core_defer(c, &lf->def);
+	stop_maybe(c);
+}
+
+/* ---- opening ---- */
+
+static void log_opened(struct log_file *lf)
+{
+	struct core *c = lf->c;
+	struct core_inode *in = lf->in;
+
+	lf->state = LOG_ACTIVE;
+	lf->covers = !in->wb || wb_inode_clean(in);
+	c->log->n.opened++;
+	log_writer_init(&lf->w, c->opt.conf->cluster_id, in->ino, lf->epoch,
+			lf->version, LOG_REGION_LOG2_DEFAULT, lf->ids,
+			(uint8_t)lf->id_count, in->attr.size);
+	log_links_init(lf);
+	lf->destaged_ms = core_now_ms();
+	if (!lf->covers)
+		log_destage(lf);
+	log_tick_want(c);
+	log_wake(lf);
+	log_step(lf);
+}
+
+/* There is none for a while: the file is an ordinary one. */
+static void log_fall_back(struct log_file *lf, int err)
+{
+	struct core *c = lf->c;
+
+	diag_warn("log", "event=fallback ino=%llu error=\"%s\"",
+		  (unsigned long long)lf->in->ino, strerror(-err));
+	c->log->n.fallbacks++;
+	lf->in->log_retry_ms = core_now_ms() + LOG_FALLBACK_MS;
+	log_end(lf);
+}
+
+/* The entry is durable: a recovery finds whatever is put into the log. */
+static void set_durable(struct core_waiter *w, int err)
+{
+	struct log_file *lf = container_of(w, struct log_file, durable);
+
+	if (lf->state != LOG_OPENING)
+		return;
+	if (err)
+		log_fall_back(lf, err);
+	else
+		log_opened(lf);
+}
+
+int log_entry_take(const uint8_t *body, uint32_t len, uint64_t ino,
+		   struct meta_log_entry *e)
+{
+	int err = meta_log_entry_parse(body, len, e);
+
+	if (err || e->ino != ino || e->epoch == 0 ||
+	    e->data_epoch > e->epoch || e->data_epoch == 0)
+		return -EBADMSG;
+	return 0;
+}
+
+static void set_done(struct meta_call *mc, int err, const uint8_t *body,
+		     uint32_t len)
+{
+	struct log_file *lf = mc->arg;
+	struct core *c = mc->c;
+	struct meta_log_entry e;
+
+	core_lock(c);
+	if (!err)
+		err = log_entry_take(body, len, mc->arg64, &e);
+	if (lf->state == LOG_OPENING && err) {
+		log_fall_back(lf, err);
+	} else if (lf->state == LOG_OPENING) {
+		lf->epoch = e.epoch;
+		lf->version = e.version;
+		lf->durable.fn = set_durable;
+		if (meta_durable(c, mc->seq, &lf->durable))
+			log_opened(lf);
+	}
+	log_put(lf);
+	core_unlock(c);
+}
+
+int log_ids_put(struct wire_out *o, const struct log_writer_peer_id *ids,
+		uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct meta_log_peer p = {
+			.id = ids[i].id, .boot_id = ids[i].boot_id,
+		};
+
+		meta_log_peer_encode(o, &p);
+	}
+	return o->overflow ? -EOVERFLOW : 0;
+}
+
+struct meta_call *log_set_new(struct core *c, const struct meta_log_set *want,
+			      const struct log_writer_peer_id *ids,
+			      uint32_t count)
+{
+	uint8_t peers[12 * LOG_PEER_COUNT_MAX];
+	struct meta_log_set set = *want;
+	struct meta_call *mc;
+	struct wire_out o;
+
+	wire_out_init(&o, peers, sizeof(peers));
+	if (log_ids_put(&o, ids, count))
+		return NULL;
+	set.peers = (struct wire_str){ peers, (uint32_t)o.len };
+	mc = meta_call_new(c, WIRE_OP_META_LOG_SET, meta_log_set_size(&set),
+			   &o);
+	if (!mc)
+		return NULL;
+	meta_log_set_encode(&o, &set);
+	meta_call_queue(mc, &o);
+	return mc;
+}
+
+static int log_set_first(struct log_file *lf)
+{
+	struct meta_log_set set = { .ino = lf->in->ino };
+	struct meta_call *mc;
+	int err = lease_want(lf->c, lf->in);
+
+	if (err)
+		return err;
+	mc = log_set_new(lf->c, &set, lf->ids, lf->id_count);
+	if (!mc)
+		return -ENOMEM;
+	mc->done = set_done;
+	mc->arg = lf;
+	mc->arg64 = lf->in->ino;
+	log_get(lf);
+	return 0;
+}
+
+int log_ids_take(const uint8_t *body, uint32_t len, uint32_t max,
+		 struct log_writer_peer_id *ids, uint32_t *count,
+		 bool *shared)
+{
+	struct meta_log_peers_reply r;
+	struct wire_in in;
+
+	if (meta_log_peers_reply_parse(body, len, &r) || r.count > max)
+		return -EBADMSG;
+	wire_in_init(&in, r.peers.p, r.peers.len);
+	for (uint32_t i = 0; i < r.count; i++) {
+		struct meta_log_peer p;
+
+		meta_log_peer_decode(&in, &p);
+		ids[i].id = p.id;
+		ids[i].boot_id = p.boot_id;
+	}
+	if (wire_in_end(&in))
+		return -EBADMSG;
+	*count = r.count;
+	*shared = r.shared;
+	return 0;
+}
+
+static void peers_done(struct meta_call *mc, int err, const uint8_t *body,
+		       uint32_t len)
+{
+	struct log_file *lf = mc->arg;
+	struct core *c = mc->c;
+
+	core_lock(c);
+	if (!err)
+		err = log_ids_take(body, len, LOG_PEERS_DEFAULT, lf->ids,
+				   &lf->id_count, &lf->ordered);
+	if (!err && lf->id_count <= LOG_PEERS_DEFAULT / 2)
+		err = -EHOSTUNREACH;
+	if (lf->state == LOG_OPENING && !err)
+		err = log_set_first(lf);
+	if (lf->state == LOG_OPENING && err)
+		log_fall_back(lf, err);
+	log_put(lf);
+	core_unlock(c);
+}
+
+int log_ask_peers(struct log_file *lf, uint32_t count,
+		  const struct log_writer_peer_id *without, uint32_t have,
+		  void (*done)(struct meta_call *mc, int err,
+			       const uint8_t *body, uint32_t len))
+{
+	uint8_t peers[12 * LOG_WRITER_PEER_MAX];
+	struct meta_log_peers q = {
+		.count_max = count,
+		.bytes = (uint64_t)1 << LOG_REGION_LOG2_DEFAULT,
+	};
+	struct meta_call *mc;
+	struct wire_out o;
+
+	wire_out_init(&o, peers, sizeof(peers));
+	if (log_ids_put(&o, without, have))
+		return -EINVAL;
+	q.without = (struct wire_str){ peers, (uint32_t)o.len };
+	mc = meta_call_new(lf->c, WIRE_OP_META_LOG_PEERS,
+			   meta_log_peers_size(&q), &o);
+	if (!mc)
+		return -ENOMEM;
+	meta_log_peers_encode(&o, &q);
+	mc->done = done;
+	mc->arg = lf;
+	log_get(lf);
+	meta_call_queue(mc, &o);
+	return 0;
+}
+
+static int log_open(struct core *c, struct core_inode *in)
+{
+	struct log_file *lf = calloc(1, sizeof(*lf));
+	int err;
+
+	if (!lf)
+		return -ENOMEM;
+	lf->c = c;
+	lf->in = in;
+	lf->refs = 1;
+	lf->state = LOG_OPENING;
+	lf->wait_tail = &lf->waits;
+	lf->waiter_tail = &lf->waiters;
+	dlist_init(&lf->node);
+	err = log_ask_peers(lf, LOG_PEERS_DEFAULT, NULL, 0, peers_done);
+	if (err) {
+		free(lf);
+		return err;
+	}
+	dlist_add(&c->log->files, &lf->node);
+	in->log = lf;
+	inode_pin(in);
+	log_order_release(c, in);
+	return 0;
+}
+
+/* ---- appending ---- */
+
+/* Data that fits into the region, in one record. */
+static uint32_t region_room(const struct log_file *lf, uint32_t end)
+{
+	uint32_t left = (1u << lf->w.log2) - end;
+
+	return left > LOG_REC_HEADER + LOG_REC_ALIGN ? left - LOG_REC_HEADER :
+						       0;
+}
+
+/* Room for a write of @len bytes: in the region that is being filled, or else
+ * in empty ones behind it. */
+static int log_reserve(struct log_file *lf, uint32_t len)
+{
+	uint64_t room = 0;
+
+	for (uint32_t i = lf->w.region_count; i-- > 0;) {
+		const struct log_region_mirror *m = &lf->w.regions[i];
+
+		if (m->end == LOG_DATA_OFF) {
+			room += region_room(lf, m->end);
+			continue;
+		}
+		if (region_room(lf, m->end) >= len)
+			return 0;
+		break;
+	}
+	while (room < len) {
+		int err = mirror_add(lf);
+
+		if (err)
+			return err;
+		room += region_room(lf, LOG_DATA_OFF);
+	}
+	return 0;
+}
+
+static bool log_full(const struct log_file *lf, uint32_t share)
+{
+	return lf->c->log->mirror_bytes >
+	       lf->c->opt.wb_bytes_max / share +
+		       ((uint64_t)1 << lf->w.log2);
+}
+
+int log_way(struct core *c, struct core_inode *in, uint32_t len)
+{
+	struct log_file *lf = in->log;
+	int err;
+
+	if (!lf && !(in->attr.flags & META_ATTR_LOG))
+		return LOG_WAY_BLOCKS;
+	if (!lf && (core_now_ms() < in->log_retry_ms || in->orphan ||
+		    c->log->stopping || c->log->recovering))
+		return LOG_WAY_BLOCKS;
+	if (!lf) {
+		err = log_open(c, in);
+		return err ? err : LOG_WAY_WAIT;
+	}
+	if (lf->fenced)
+		return -EIO;
+	if (lf->state != LOG_ACTIVE || lf->held || lf->giving_up)
+		return LOG_WAY_WAIT;
+	/* Only where that gives memory back: a region always stays. */
+	if (lf->w.region_count > 1 && log_full(lf, LOG_DESTAGE_SHARE) &&
+	    lf->destaged_seq < lf->w.seq) {
+		log_destage(lf);
+		if (log_full(lf, LOG_WAIT_SHARE) && lf->destaging)
+			return LOG_WAY_WAIT;
+	}
+	err = log_reserve(lf, len ? len : 1);
+	return err ? err : LOG_WAY_LOG;
+}
+
+/* Reserved: there is room, or a region behind has it. */
+static void append_one(struct log_file *lf, struct log_rec *r)
+{
+	int err = log_writer_append(&lf->w, r);
+
+	assert(err == 0);
+}
+
+void log_append(struct core_inode *in, uint64_t off, const void *p,
+		uint32_t len)
+{
+	struct log_file *lf = in->log;
+	const uint8_t *from = p;
+
+	lf->c->log->n.append_bytes += len;
+	while (len > 0) {
+		uint32_t room = log_writer_room(&lf->w);
+		uint32_t step = len < room ? len : room;
+		struct log_rec r = {
+			.kind = LOG_REC_WRITE,
+			.off = off,
+			.time_ns = in->attr.mtime_ns,
+			.len = step,
+			.data = from,
+		};
+
+		append_one(lf, &r);
+		off += step;
+		from += step;
+		len -= step;
+		lf->c->log->n.appends++;
+	}
+	if (log_writer_region_wanted(&lf->w))
+		(void)mirror_add(lf); /* ahead of need: may wait */
+	log_step(lf);
+}
+
+void log_append_other(struct core_inode *in, enum log_rec_kind kind,
+		      uint64_t off, uint64_t arg)
+{
+	struct log_file *lf = in->log;
+	struct log_rec r = {
+		.kind = kind,
+		.off = off,
+		.arg = arg,
+		.time_ns = core_now_ns(),
+	};
+
+	append_one(lf, &r);
+	log_step(lf);
+}
+
+/* ---- holding on ---- */
+
+void log_unheld(struct core *c, struct core_inode *in)
+{
+	struct log_file *lf = in->log;
+
+	if (!lf || lf->closed_ms)
+		return;
+	lf->closed_ms = core_now_ms();
+	log_tick_want(c);
+}
+
+/* ---- the client's ---- */
+
+int log_client_new(struct core *c, struct log_client **ret)
+{
+	struct log_client *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	l->c = c;
+	l->held_tail = &l->held_next;
+	l->order_tail = &l->order_waiters_next;
+	dlist_init(&l->files);
+	*ret = l;
+	return 0;
+}
+
+void log_client_cancel(struct log_client *l)
+{
+	struct dlist *n, *save;
+
+	if (!l)
+		return;
+	core_lock(l->c);
+	dlist_for(n, save, &l->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+
+		lf->fenced = true;
+		log_end(lf);
+	}
+	core_unlock(l->c);
+}
+
+void log_client_free(struct log_client *l)
+{
+	if (!l)
+		return;
+	for (uint32_t i = 0; i < l->dev_count; i++)
+		free(l->devs[i]);
+	free(l);
+}

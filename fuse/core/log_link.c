@@ -1,0 +1,409 @@
+/* One log at one peer: regions are asked for, records are sent, answers taken.
+ * What is next is the writer's word (log_writer.h).
+ *
+ * A call outlives the connection that it was made for, and the log, too: it
+ * knows in which life of the link it was made, and its answer counts only
+ * there. The bytes that it sends are the mirror's, which it keeps. */
+#include "fuse/core/log_priv.h"
+
+#include "common/diag.h"
+
+struct log_call {
+	struct rpc_call call;
+	struct log_file *lf;
+	uint32_t peer;
+	uint32_t life;
+	struct log_post post;
+	struct log_mirror *mirror;
+	struct iovec iov;
+	uint32_t index; /* ALLOC's */
+	uint8_t body[128];
+};
+
+static struct log_call *call_new(struct log_file *lf, uint32_t peer,
+				 uint16_t op, rpc_cb cb, struct wire_out *o)
+{
+	struct log_call *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return NULL;
+	k->lf = lf;
+	k->peer = peer;
+	k->life = lf->links[peer].life;
+	k->call.opcode = op;
+	k->call.body = k->body;
+	k->call.cb = cb;
+	log_get(lf);
+	wire_out_init(o, k->body, sizeof(k->body));
+	return k;
+}
+
+static void call_queue(struct log_call *k, const struct wire_out *o)
+{
+	struct log_dev *d = k->lf->links[k->peer].dev;
+
+	assert(!o->overflow);
+	k->call.body_len = (uint32_t)o->len;
+	rpc_queue(d->peer, &k->call);
+	core_kick_later(d->c, d->peer);
+}
+
+static void call_free(struct log_call *k)
+{
+	if (k->mirror)
+		log_mirror_put(k->lf->c, k->mirror);
+	log_put(k->lf);
+	free(k);
+}
+
+static bool call_counts(const struct log_call *k)
+{
+	const struct log_file *lf = k->lf;
+
+	return (lf->state == LOG_ACTIVE || lf->state == LOG_DROPPING) &&
+	       lf->links[k->peer].life == k->life;
+}
+
+/* ---- trouble ---- */
+
+static void fence_tell(struct core_deferred *d)
+{
+	struct core *c = container_of(d, struct log_client, fenced)->c;
+
+	core_lock(c);
+	c->log->fence_told = false;
+	core_unlock(c);
+	meta_suspect(c);
+}
+
+/* A peer says that somebody else owns the log, or that our session is dead:
+ * metad knows which. Nothing more is acknowledged. */
+static void log_fenced(struct log_file *lf)
+{
+	struct core *c = lf->c;
+
+	if (lf->fenced)
+		return;
+	lf->fenced = true;
+	log_writer_seal(&lf->w);
+	diag_err("log", "event=fenced ino=%llu epoch=%llu",
+		 (unsigned long long)lf->in->ino,
+		 (unsigned long long)lf->epoch);
+	lf->in->bad = true;
+	log_settle(lf, UINT64_MAX, -EIO);
+	log_wake(lf);
+	if (c->log->fence_told)
+		return;
+	c->log->fence_told = true;
+	c->log->fenced.fn = fence_tell;
+	core_defer(c, &c->log->fenced);
+}
+
+void log_peer_failed(struct log_file *lf, uint32_t peer, const char *why)
+{
+	struct log_link *k = &lf->links[peer];
+
+	if (lf->w.peers[peer].state == LOG_PEER_FAILED)
+		return;
+	diag_warn("log", "event=peer_failed ino=%llu epoch=%llu logd=%u "
+		  "why=\"%s\"", (unsigned long long)lf->in->ino,
+		  (unsigned long long)lf->epoch, lf->w.peers[peer].id, why);
+	lf->c->log->n.failed_peers++;
+	k->life++;
+	log_writer_fail(&lf->w, peer);
+	if (k->trouble_ms == 0)
+		k->trouble_ms = core_now_ms();
+	log_tick_want(lf->c);
+}
+
+void log_peer_leaves(struct log_file *lf, const struct log_dev *d)
+{
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		if (lf->w.peers[i].state != LOG_PEER_UNUSED &&
+		    lf->links[i].dev == d)
+			lf->links[i].leaves = true;
+}
+
+static void answer_bad(struct log_call *k, int status)
+{
+	struct log_file *lf = k->lf;
+
+	if (status == -ESTALE)
+		log_fenced(lf);
+	else if (status != -ECONNRESET && status != -ECANCELED)
+		log_peer_failed(lf, k->peer, strerror(-status));
+}
+
+static int reply_take(const struct rpc_frame *f, struct wire_in *in,
+		      struct log_reply *lr)
+{
+	wire_in_init(in, f->body, f->h.body_len);
+	log_reply_decode(in, lr);
+	return in->bad ? -EBADMSG : 0;
+}
+
+/* ---- regions ---- */
+
+static void alloc_done(struct rpc_call *call, int status,
+		       const struct rpc_frame *f)
+{
+	struct log_call *k = container_of(call, struct log_call, call);
+	struct log_file *lf = k->lf;
+	struct core *c = lf->c;
+	struct log_alloc_reply r;
+	struct log_reply lr;
+	struct wire_in in;
+
+	core_lock(c);
+	if (status == 0 && !reply_take(f, &in, &lr)) {
+		log_alloc_reply_decode(&in, &r);
+		if (wire_in_end(&in))
+			status = -EBADMSG;
+	}
+	if (call_counts(k)) {
+		log_writer_alloc_done(&lf->w, k->peer, k->index, status);
+		if (status)
+			answer_bad(k, status);
+		if (status == -ENOSPC)
+			log_destage(lf);
+		log_step(lf);
+	}
+	call_free(k);
+	core_unlock(c);
+}
+
+static bool alloc_send(struct log_file *lf, uint32_t peer)
+{
+	struct log_alloc a = {
+		.ino = lf->in->ino,
+		.epoch = lf->epoch,
+		.data_epoch = lf->epoch,
+		.log2 = lf->w.log2,
+	};
+	struct log_call *k;
+	struct wire_out o;
+
+	if (!log_writer_alloc_next(&lf->w, peer, &a.index))
+		return true;
+	k = call_new(lf, peer, WIRE_OP_LOG_ALLOC, alloc_done, &o);
+	if (!k) {
+		log_writer_alloc_done(&lf->w, peer, a.index, -ENOMEM);
+		return false;
+	}
+	k->index = a.index;
+	log_alloc_encode(&o, &a);
+	call_queue(k, &o);
+	return true;
+}
+
+/* ---- records ---- */
+
+static void post_done(struct rpc_call *call, int status,
+		      const struct rpc_frame *f)
+{
+	struct log_call *k = container_of(call, struct log_call, call);
+	struct log_file *lf = k->lf;
+	struct core *c = lf->c;
+	struct log_reply lr = { 0 };
+	struct wire_in in;
+
+	core_lock(c);
+	if (status == 0)
+		status = reply_take(f, &in, &lr);
+	if (call_counts(k) && status == 0) {
+		struct log_link *l = &lf->links[k->peer];
+
+		l->post_ms[0] = l->post_ms[1];
+		l->trouble_ms = 0;
+		l->leaves |= (lr.flags & LOG_REPLY_WANTED) != 0;
+		log_writer_acked(&lf->w, &k->post);
+		log_settle(lf, lf->w.committed, 0);
+	} else if (call_counts(k)) {
+		answer_bad(k, status);
+	}
+	if (lf->state == LOG_ACTIVE)
+		log_step(lf);
+	call_free(k);
+	core_unlock(c);
+}
+
+/* Returns whether something was sent. */
+static bool post_send(struct log_file *lf, uint32_t peer)
+{
+	struct log_link *l = &lf->links[peer];
+	struct log_region_mirror *m;
+	struct log_write w;
+	struct log_call *k;
+	struct wire_out o;
+
+	k = call_new(lf, peer, WIRE_OP_LOG_WRITE, post_done, &o);
+	if (!k)
+		return false; /* the tick comes again */
+	if (!log_writer_post_next(&lf->w, peer, &k->post)) {
+		call_free(k);
+		return false;
+	}
+	m = &lf->w.regions[k->post.index - lf->w.region_first];
+	k->mirror = log_mirror_of(m->base);
+	k->mirror->refs++;
+	w = (struct log_write){
+		.ino = lf->in->ino,
+		.epoch = lf->epoch,
+		.data_epoch = lf->epoch,
+		.index = k->post.index,
+		.off = k->post.off,
+		.slot = { k->post.slot, LOG_SLOT_SIZE },
+	};
+	log_write_encode(&o, &w);
+	k->iov.iov_base = m->base + k->post.off;
+	k->iov.iov_len = k->post.len;
+	k->call.iov = &k->iov;
+	k->call.iov_count = 1;
+	k->call.data_len = k->post.len;
+	l->post_ms[lf->w.peers[peer].post_count - 1] = core_now_ms();
+	lf->c->log->n.posts++;
+	lf->c->log->n.post_bytes += k->post.len;
+	call_queue(k, &o);
+	return true;
+}
+
+/* ---- giving back ---- */
+
+static void free_done(struct rpc_call *call, int status,
+		      const struct rpc_frame *f)
+{
+	struct log_call *k = container_of(call, struct log_call, call);
+	struct core *c = k->lf->c;
+
+	(void)status; /* what is not freed now is collected by the peer */
+	(void)f;
+	core_lock(c);
+	call_free(k);
+	core_unlock(c);
+}
+
+static void free_send(struct log_file *lf, uint32_t peer, uint64_t ino,
+		      uint32_t below)
+{
+	struct log_free r = {
+		.ino = ino,
+		.epoch = lf->epoch,
+		.data_epoch = lf->epoch,
+		.below = below,
+	};
+	struct wire_out o;
+	struct log_call *k = call_new(lf, peer, WIRE_OP_LOG_FREE, free_done,
+				      &o);
+
+	if (!k)
+		return;
+	log_free_encode(&o, &r);
+	call_queue(k, &o);
+}
+
+void log_free_all(struct log_file *lf)
+{
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
+		const struct log_link *l = &lf->links[i];
+
+		if (lf->w.peers[i].state != LOG_PEER_UNUSED && l->dev &&
+		    l->dev->up)
+			free_send(lf, i, lf->in->ino, LOG_FREE_ALL);
+	}
+}
+
+/* ---- what is next ---- */
+
+void log_step(struct log_file *lf)
+{
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
+		const struct log_link *l = &lf->links[i];
+		uint32_t below;
+
+		if (lf->w.peers[i].state != LOG_PEER_UP || !l->dev ||
+		    !l->dev->up)
+			continue;
+		while (log_writer_free_next(&lf->w, i, &below))
+			free_send(lf, i, lf->in->ino, below);
+		(void)alloc_send(lf, i);
+		while (lf->w.peers[i].post_count < LOG_WRITER_POST_MAX &&
+		       post_send(lf, i))
+			;
+	}
+}
+
+/* ---- connections ---- */
+
+void log_link_init(struct log_file *lf, uint32_t peer)
+{
+	struct log_link *l = &lf->links[peer];
+
+	l->life++;
+	l->leaves = false;
+	l->trouble_ms = core_now_ms();
+	l->dev = log_dev_of(lf->c, lf->w.peers[peer].id);
+	if (l->dev && l->dev->up) {
+		log_writer_up(&lf->w, peer, l->dev->boot_id);
+		l->trouble_ms = 0;
+	}
+}
+
+void log_links_init(struct log_file *lf)
+{
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		if (lf->w.peers[i].state != LOG_PEER_UNUSED)
+			log_link_init(lf, i);
+}
+
+static void link_up(struct log_file *lf, uint32_t peer, struct log_dev *d)
+{
+	log_writer_up(&lf->w, peer, d->boot_id);
+	if (lf->w.peers[peer].state == LOG_PEER_FAILED)
+		log_tick_want(lf->c);
+	else
+		lf->links[peer].trouble_ms = 0;
+}
+
+static void link_down(struct log_file *lf, uint32_t peer)
+{
+	struct log_link *l = &lf->links[peer];
+
+	l->life++;
+	if (l->trouble_ms == 0)
+		l->trouble_ms = core_now_ms();
+	if (lf->w.peers[peer].state == LOG_PEER_UP)
+		log_writer_down(&lf->w, peer);
+}
+
+static void links_each(struct log_dev *d, bool up)
+{
+	struct dlist *n, *save;
+
+	dlist_for(n, save, &d->c->log->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+
+		if (lf->state != LOG_ACTIVE)
+			continue;
+		for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
+			if (lf->w.peers[i].state == LOG_PEER_UNUSED ||
+			    lf->links[i].dev != d)
+				continue;
+			if (up)
+				link_up(lf, i, d);
+			else
+				link_down(lf, i);
+		}
+		if (up)
+			log_step(lf);
+	}
+}
+
+void log_links_up(struct log_dev *d)
+{
+	links_each(d, true);
+}
+
+void log_links_down(struct log_dev *d)
+{
+	links_each(d, false);
+}

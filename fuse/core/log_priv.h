@@ -1,0 +1,277 @@
+/* Inside the log half of the client core. core->lock protects all of it except
+ * where a field says otherwise.
+ *
+ * A log file is an ordinary file whose writes are, beside the write-back
+ * buffer, appended to a log in the memory of log peers; a write is answered
+ * when a majority has it (log_writer.h). Blocks get the same content when the
+ * log is destaged: an ordinary flush of the file, after which the log's records
+ * up to then are not needed any more.
+ *
+ *	log_file.c     a log's life: opening, appending, commitment
+ *	log_link.c     one log at one peer: lent regions, posts, answers
+ *	log_dev.c      log daemons as this mount knows them
+ *	log_order.c    which block writes wait for logs
+ *	log_tick.c     what time brings: destaging, replacement, the end
+ *	log_recover.c  logs that a dead mount left behind; log_fence.c
+ */
+#ifndef FUSE_CORE_LOG_PRIV_H
+#define FUSE_CORE_LOG_PRIV_H
+
+#include "common/wire_log.h"
+#include "fuse/core/blk_priv.h"
+#include "fuse/core/log_writer.h"
+#include "fuse/core/meta_priv.h"
+
+#define LOG_PEERS_DEFAULT 3u
+/* The tick of the logs; only while there are any. */
+#define LOG_TICK_MS 50u
+/* A peer that is away, or has not answered, for so long is replaced. */
+#define LOG_REPLACE_MS 1000u
+#define LOG_RETRY_MS 1000u
+#define LOG_PING_MS 1000u
+/* A mount that begins waits so long for peers of logs to recover. */
+#define LOG_RECOVER_MS 30000u
+/* A closed file's log ends after this: it may soon be opened again. */
+#define LOG_LINGER_MS 500u
+/* Without peers: ordinary writes for so long, then they are asked for anew. */
+#define LOG_FALLBACK_MS 2000u
+/* A majority that is not there is waited for so long. */
+#define LOG_MINORITY_MS 500u
+/* Share of the write-back bound that one mount's logs may fill before they are
+ * destaged, and before their writers wait. */
+#define LOG_DESTAGE_SHARE 4u
+#define LOG_WAIT_SHARE 2u
+
+struct log_mirror {
+	uint32_t refs;
+	size_t bytes;
+	uint8_t base[] __attribute__((aligned(64)));
+};
+
+struct log_dev {
+	struct core *c;
+	uint32_t id;
+	char addr[CMAP_ADDR_LEN_MAX + 1];
+	uint16_t port;
+	struct rpc_peer *peer; /* until rpc_net_free() */
+	bool up;
+	uint64_t boot_id; /* 0: none known */
+	struct rpc_call ping;
+	bool ping_busy;
+	uint64_t ping_sent_ms;
+};
+
+struct log_file;
+
+/* One log at one peer of its writer, by the same index. */
+struct log_link {
+	struct log_dev *dev;
+	uint32_t life; /* grows when what is on its way stops to count */
+	bool leaves; /* it wants its memory back */
+	uint64_t trouble_ms; /* since when it has been away or silent; 0: not */
+	uint64_t post_ms[LOG_WRITER_POST_MAX]; /* when sent, oldest first */
+};
+
+enum log_state {
+	LOG_OPENING, /* metad is asked for peers and an epoch */
+	LOG_ACTIVE,
+	LOG_DROPPING, /* metad is told that it is not needed any more */
+	LOG_DEAD, /* only calls in flight keep it */
+};
+
+/* Somebody waiting for records up to @seq to be committed. */
+struct log_wait {
+	struct log_wait *next;
+	uint64_t seq;
+	void (*fn)(struct log_wait *w, int err); /* lock held */
+};
+
+struct log_file {
+	struct core *c;
+	struct core_inode *in; /* pinned; in->log until DEAD */
+	struct dlist node; /* log_client.files */
+	enum log_state state;
+	uint32_t refs; /* calls in flight, and one until DEAD */
+	struct log_writer w; /* from ACTIVE on */
+	struct log_link links[LOG_WRITER_PEER_MAX];
+	uint64_t mirror_bytes; /* w.regions[].base are of struct log_mirror */
+	struct log_wait *waits, **wait_tail; /* by seq */
+	struct core_waiter *waiters, **waiter_tail; /* for it to go on */
+	/* All that is not durable in the blocks is in the log (or is on its way
+	 * there). Not yet, where the file was dirty when the log was made. */
+	bool covers;
+	/* Its peers can all lose power at once: the blocks follow in order. */
+	bool ordered;
+	uint64_t order_seq; /* a round of log_order.c waits for it; 0 */
+	bool held; /* a truncate is being put into the log: writes wait */
+	bool fenced; /* another owns it */
+	/* destaging */
+	bool destaging, destage_again;
+	uint64_t destaged_seq; /* durable in the blocks up to here */
+	uint64_t destaged_ms; /* the last one began */
+	/* No majority can be had: writers wait till all is in the blocks and
+	 * metad knows that this log is not needed. */
+	bool giving_up;
+	uint64_t minority_ms; /* writers wait without a majority since; 0 */
+	uint64_t closed_ms; /* nobody has it open for writing since; 0 */
+	/* replacing a peer */
+	bool peers_busy; /* candidates are asked for */
+	bool set_busy; /* the new list is being published */
+	uint64_t retry_ms; /* nothing of the kind before this */
+	uint64_t replace_ms; /* the one under way began */
+	/* opening */
+	struct log_writer_peer_id ids[LOG_PEER_COUNT_MAX];
+	uint32_t id_count;
+	uint64_t epoch;
+	uint32_t version;
+	struct core_waiter durable;
+	struct core_deferred def;
+};
+
+struct log_client {
+	struct core *c;
+	struct rpc_peer_ops ops;
+	struct log_dev *devs[LOG_DAEMON_COUNT_MAX];
+	uint32_t dev_count;
+	struct dlist files;
+	struct rpc_timer tick;
+	bool ticking;
+	bool recovering; /* nobody has a log yet */
+	bool stopping; /* all are to end, and then @stopped is called */
+	core_cb stopped;
+	void *stopped_arg;
+	struct core_deferred stop_tell;
+	bool stop_told;
+	struct core_deferred tick_start;
+	uint64_t mirror_bytes; /* of all */
+	struct core_deferred fenced; /* asks metad whether we still live */
+	bool fence_told;
+	/* log_order.c: frames of this round, and of the next */
+	struct wb_io *held, *held_next, **held_tail;
+	/* those that wait, likewise */
+	struct core_waiter *order_waiters, *order_waiters_next, **order_tail;
+	struct core_deferred order_def;
+	bool order_deferred, in_round;
+	uint32_t round_left;
+	struct {
+		uint64_t rounds;
+		uint64_t opened, dropped, fallbacks, recovered, lost;
+		uint64_t appends, append_bytes, posts, post_bytes;
+		uint64_t destages, replaced, failed_peers, waits;
+	} n;
+};
+
+int log_client_new(struct core *c, struct log_client **ret);
+/* The net has stopped: whoever still waits gets -EIO. */
+void log_client_cancel(struct log_client *l);
+void log_client_free(struct log_client *l);
+
+/* JSON member for the status; the first LOG_STATUS_MAX logs. */
+#define LOG_STATUS_MAX 64u
+void log_status(struct core *c, FILE *out);
+/* Destages and ends all logs, then @cb(0). */
+void log_stop(struct core *c, core_cb cb, void *arg);
+/* The session is dead. Lock held. */
+void log_fence(struct core *c);
+
+/* ---- log_file.c; lock held ---- */
+enum log_way {
+	LOG_WAY_BLOCKS, /* no log: as ordinary files */
+	LOG_WAY_LOG,
+	LOG_WAY_WAIT, /* log_wait_turn(), then ask again */
+};
+/* Where does a change of @in with so many bytes go? Opens a log where there
+ * shall be one. -errno: it cannot be. */
+int log_way(struct core *c, struct core_inode *in, uint32_t len);
+void log_wait_turn(struct core_inode *in, struct core_waiter *w);
+/* After LOG_WAY_LOG, within the same critical section: cannot fail. */
+void log_append(struct core_inode *in, uint64_t off, const void *p,
+		uint32_t len);
+/* SIZE or ZERO. */
+void log_append_other(struct core_inode *in, enum log_rec_kind kind,
+		      uint64_t off, uint64_t arg);
+/* Runs w->fn when all that was appended so far is committed. */
+void log_commit_wait(struct core_inode *in, struct log_wait *w);
+/* Need an fsync of it not look at the blocks? */
+bool log_covers(const struct core_inode *in);
+bool log_committed_all(const struct core_inode *in);
+/* Holds writes up (with true), or lets them go on. */
+void log_hold(struct core_inode *in, bool hold);
+/* Somebody closed it, its last name went, or it is not a log file any more. */
+void log_unheld(struct core *c, struct core_inode *in);
+
+/* Those who wait for records up to @seq are told. */
+void log_settle(struct log_file *lf, uint64_t seq, int err);
+void log_wake(struct log_file *lf);
+/* A region's mirror is not needed any more; posts may still send from it. */
+void log_region_drop(struct log_file *lf, uint8_t *base);
+void log_get(struct log_file *lf);
+void log_put(struct log_file *lf);
+void log_mirror_put(struct core *c, struct log_mirror *m);
+static inline struct log_mirror *log_mirror_of(uint8_t *base)
+{
+	return container_of(base, struct log_mirror, base);
+}
+/* Parses a meta_log_entry of @ino: 0 or -EBADMSG. */
+int log_entry_take(const uint8_t *body, uint32_t len, uint64_t ino,
+		   struct meta_log_entry *e);
+/* Encoded meta_log_peer's. */
+int log_ids_put(struct wire_out *o, const struct log_writer_peer_id *ids,
+		uint32_t count);
+int log_ids_take(const uint8_t *body, uint32_t len, uint32_t max,
+		 struct log_writer_peer_id *ids, uint32_t *count,
+		 bool *shared);
+/* META_LOG_PEERS, answered to @done with arg @lf, which has a reference. */
+int log_ask_peers(struct log_file *lf, uint32_t count,
+		  const struct log_writer_peer_id *without, uint32_t have,
+		  void (*done)(struct meta_call *mc, int err,
+			       const uint8_t *body, uint32_t len));
+/* META_LOG_SET, queued: the caller sets done. NULL: no memory. */
+struct meta_call *log_set_new(struct core *c, const struct meta_log_set *want,
+			      const struct log_writer_peer_id *ids,
+			      uint32_t count);
+/* It ends here: calls in flight apart, nothing is left of it. */
+void log_end(struct log_file *lf);
+/* Its memory at the peers goes, if they can be reached; if not, they ask
+ * metad. */
+void log_free_all(struct log_file *lf);
+
+/* ---- log_link.c; lock held ---- */
+/* Does at each peer what is next. */
+void log_step(struct log_file *lf);
+void log_links_init(struct log_file *lf);
+void log_link_init(struct log_file *lf, uint32_t peer);
+/* A connection of @d is there, or gone. */
+void log_links_up(struct log_dev *d);
+void log_links_down(struct log_dev *d);
+void log_peer_failed(struct log_file *lf, uint32_t peer, const char *why);
+/* It wants the log's memory back: it counts until it is replaced. */
+void log_peer_leaves(struct log_file *lf, const struct log_dev *d);
+
+/* ---- log_dev.c; lock held ---- */
+/* NULL: not in the map, or no memory. */
+struct log_dev *log_dev_of(struct core *c, uint32_t id);
+void log_dev_ping(struct log_dev *d);
+
+/* ---- log_tick.c; lock held ---- */
+void log_tick_want(struct core *c);
+void log_destage(struct log_file *lf);
+
+/* ---- log_order.c; lock held ---- */
+/* Has this frame to wait? Then it is taken, and log_order_go() follows. */
+bool log_order_hold(struct core *c, struct wb_io *io);
+void log_order_go(struct core *c);
+/* Has what takes names or content away to wait? Then @w->fn runs later. */
+bool log_order_wait(struct core *c, struct core_waiter *w);
+/* A file that has a log from now on: destaging waits for its frames. */
+void log_order_release(struct core *c, const struct core_inode *in);
+/* Something of the log has become durable in the blocks, could not, or it has
+ * ended. */
+void log_order_step(struct log_file *lf, int err);
+
+/* ---- log_recover.c ---- */
+/* Blocks; before the mount serves. Returns 0, also when some could not be
+ * recovered (their files answer -EIO), or why metad could not be asked. */
+int log_recover_all(struct core *c, uint64_t deadline_ms);
+
+#endif

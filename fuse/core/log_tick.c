@@ -1,0 +1,415 @@
+/* What time brings to logs: destaging, replacing peers that are away, and the
+ * end of a log that nobody needs any more. */
+#include "fuse/core/log_priv.h"
+
+#include "common/diag.h"
+
+/* ---- destaging ---- */
+
+static void drop_maybe(struct log_file *lf);
+
+struct destage {
+	struct log_file *lf;
+	uint64_t seq;
+};
+
+/* What is durable in the blocks need not stay, if a majority had it: a record
+ * that a recovery may miss must not be in front of one that it finds. */
+static void log_trim(struct log_file *lf)
+{
+	uint8_t *base;
+
+	while ((base = log_writer_trim(&lf->w, lf->destaged_seq)))
+		log_region_drop(lf, base);
+}
+
+static void destaged(void *arg, int err)
+{
+	struct destage *d = arg;
+	struct log_file *lf = d->lf;
+	struct core *c = lf->c;
+
+	core_lock(c);
+	lf->destaging = false;
+	if (lf->state == LOG_ACTIVE && !err) {
+		lf->covers = true;
+		lf->destaged_seq = d->seq;
+		log_trim(lf);
+		log_step(lf);
+		log_wake(lf);
+		log_order_step(lf, 0);
+		if (lf->destage_again)
+			log_destage(lf);
+		drop_maybe(lf);
+	} else if (lf->state == LOG_ACTIVE) {
+		/* Tried again with the next tick. */
+		diag_warn("log", "event=destage_failed ino=%llu error=\"%s\"",
+			  (unsigned long long)lf->in->ino, strerror(-err));
+		log_order_step(lf, err);
+		log_wake(lf);
+	}
+	log_put(lf);
+	core_unlock(c);
+	free(d);
+}
+
+void log_destage(struct log_file *lf)
+{
+	struct core *c = lf->c;
+	struct destage *d;
+
+	if (lf->state != LOG_ACTIVE)
+		return;
+	if (lf->destaging) {
+		lf->destage_again = true;
+		return;
+	}
+	d = malloc(sizeof(*d));
+	if (!d)
+		return; /* the tick comes again */
+	d->lf = lf;
+	d->seq = lf->w.seq;
+	lf->destaged_ms = core_now_ms();
+	if (fsync_blocks(c, lf->in, destaged, d)) {
+		free(d);
+		return;
+	}
+	log_get(lf);
+	lf->destaging = true;
+	lf->destage_again = false;
+	c->log->n.destages++;
+}
+
+/* ---- the end ---- */
+
+static void drop_durable(struct core_waiter *w, int err)
+{
+	struct log_file *lf = container_of(w, struct log_file, durable);
+
+	if (lf->state != LOG_DROPPING)
+		return;
+	/* Without an answer it is not known: the peers ask metad. */
+	if (!err)
+		log_free_all(lf);
+	lf->c->log->n.dropped++;
+	log_end(lf);
+}
+
+static void drop_done(struct meta_call *mc, int err, const uint8_t *body,
+		      uint32_t len)
+{
+	struct log_file *lf = mc->arg;
+	struct core *c = mc->c;
+
+	(void)body;
+	(void)len;
+	core_lock(c);
+	if (lf->state == LOG_DROPPING && err) {
+		lf->fenced = err == -ESTALE;
+		log_end(lf);
+	} else if (lf->state == LOG_DROPPING) {
+		lf->durable.fn = drop_durable;
+		if (meta_durable(c, mc->seq, &lf->durable))
+			drop_durable(&lf->durable, 0);
+	}
+	log_put(lf);
+	core_unlock(c);
+}
+
+/* Everything is in the blocks, durably. */
+static void drop_send(struct log_file *lf)
+{
+	struct meta_log_drop m = { .ino = lf->in->ino, .epoch = lf->epoch };
+	struct meta_call *mc;
+	struct wire_out o;
+
+	mc = meta_call_new(lf->c, WIRE_OP_META_LOG_DROP,
+			   meta_log_drop_size(&m), &o);
+	if (!mc)
+		return;
+	meta_log_drop_encode(&o, &m);
+	mc->done = drop_done;
+	mc->arg = lf;
+	log_get(lf);
+	lf->state = LOG_DROPPING;
+	meta_call_queue(mc, &o);
+	inode_mutated(lf->in, meta_last_seq(lf->c));
+}
+
+/* The file is gone or going: what metad has of it goes with it, when its last
+ * word in the stream is durable. */
+static bool log_orphan(const struct log_file *lf)
+{
+	return lf->in->orphan && !inode_held(lf->in);
+}
+
+static bool log_is_over(const struct log_file *lf, uint64_t now_ms)
+{
+	const struct core_inode *in = lf->in;
+
+	if (lf->c->log->stopping || !(in->attr.flags & META_ATTR_LOG))
+		return true;
+	return in->write_open_count == 0 && lf->closed_ms &&
+	       now_ms - lf->closed_ms >= LOG_LINGER_MS;
+}
+
+/* Is everything in the blocks? */
+static bool log_destaged(const struct log_file *lf)
+{
+	return lf->covers && lf->destaged_seq >= lf->w.seq;
+}
+
+static void drop_maybe(struct log_file *lf)
+{
+	bool idle = !lf->held && !lf->waits && log_is_over(lf, core_now_ms());
+
+	if (lf->state != LOG_ACTIVE || lf->destaging ||
+	    !(idle || lf->giving_up) || !log_destaged(lf) ||
+	    (lf->in->wb && !wb_inode_clean(lf->in)))
+		return;
+	drop_send(lf);
+}
+
+static void tick_end(struct log_file *lf, uint64_t now_ms)
+{
+	if (lf->in->write_open_count > 0)
+		lf->closed_ms = 0;
+	else if (!lf->closed_ms)
+		lf->closed_ms = now_ms;
+	if (log_orphan(lf) && !lf->destaging && !lf->waits) {
+		drop_send(lf);
+		return;
+	}
+	if (!log_is_over(lf, now_ms) && !lf->giving_up)
+		return;
+	if (!log_destaged(lf))
+		log_destage(lf);
+	else
+		drop_maybe(lf);
+}
+
+/* ---- replacing ---- */
+
+static void replace_set_done(struct meta_call *mc, int err,
+			     const uint8_t *body, uint32_t len)
+{
+	struct log_file *lf = mc->arg;
+	struct core *c = mc->c;
+	struct meta_log_entry e;
+
+	core_lock(c);
+	lf->set_busy = false;
+	if (!err)
+		err = log_entry_take(body, len, mc->arg64, &e);
+	if (lf->state == LOG_ACTIVE) {
+		diag_info("log", "event=peer_replaced ino=%llu error=\"%s\"",
+			  (unsigned long long)lf->in->ino, strerror(-err));
+		log_writer_replace_end(&lf->w, !err,
+				       err ? lf->w.version : e.version);
+		lf->retry_ms = err ? core_now_ms() + LOG_RETRY_MS : 0;
+		c->log->n.replaced += err == 0;
+		log_settle(lf, lf->w.committed, 0);
+		log_step(lf);
+	}
+	log_put(lf);
+	core_unlock(c);
+}
+
+static void replace_publish(struct log_file *lf)
+{
+	struct log_writer_peer_id ids[LOG_PEER_COUNT_MAX];
+	struct meta_log_set set = {
+		.ino = lf->in->ino,
+		.epoch = lf->epoch,
+		.version = lf->w.version,
+	};
+	struct meta_call *mc;
+
+	log_writer_list_new(&lf->w, ids);
+	mc = log_set_new(lf->c, &set, ids, lf->w.peer_count);
+	if (!mc)
+		return;
+	mc->done = replace_set_done;
+	mc->arg = lf;
+	mc->arg64 = lf->in->ino;
+	log_get(lf);
+	lf->set_busy = true;
+}
+
+static bool link_bad(const struct log_file *lf, uint32_t i, uint64_t now_ms)
+{
+	const struct log_writer_peer *p = &lf->w.peers[i];
+	const struct log_link *l = &lf->links[i];
+
+	if (p->state == LOG_PEER_UNUSED || !p->in_old)
+		return false;
+	if (p->state == LOG_PEER_FAILED || l->leaves)
+		return true;
+	if (l->trouble_ms && now_ms - l->trouble_ms >= LOG_REPLACE_MS)
+		return true;
+	return p->post_count > 0 && now_ms - l->post_ms[0] >= LOG_REPLACE_MS;
+}
+
+static int victim_find(const struct log_file *lf, uint64_t now_ms)
+{
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		if (link_bad(lf, i, now_ms))
+			return (int)i;
+	return -ENOENT;
+}
+
+static void candidates_done(struct meta_call *mc, int err,
+			    const uint8_t *body, uint32_t len)
+{
+	struct log_file *lf = mc->arg;
+	struct core *c = mc->c;
+	uint64_t now_ms = core_now_ms();
+	struct log_writer_peer_id id;
+	uint32_t count = 0;
+	int victim, with;
+	bool shared;
+
+	core_lock(c);
+	lf->peers_busy = false;
+	if (!err)
+		err = log_ids_take(body, len, 1, &id, &count, &shared);
+	victim = lf->state == LOG_ACTIVE ? victim_find(lf, now_ms) : -ENOENT;
+	if (victim >= 0 && (err || count == 0)) {
+		lf->retry_ms = now_ms + LOG_RETRY_MS;
+	} else if (victim >= 0) {
+		with = log_writer_replace(&lf->w, (uint32_t)victim, id);
+		if (with >= 0) {
+			log_link_init(lf, (uint32_t)with);
+			lf->replace_ms = now_ms;
+			log_step(lf);
+		}
+	}
+	log_put(lf);
+	core_unlock(c);
+}
+
+/* The one that replaces is in trouble itself. */
+static bool replacement_bad(const struct log_file *lf, uint64_t now_ms)
+{
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
+		const struct log_writer_peer *p = &lf->w.peers[i];
+
+		if (p->state == LOG_PEER_UNUSED || p->in_old)
+			continue;
+		if (p->state == LOG_PEER_FAILED ||
+		    (p->state == LOG_PEER_DOWN &&
+		     now_ms - lf->replace_ms >= LOG_REPLACE_MS))
+			return true;
+	}
+	return false;
+}
+
+static void tick_replace(struct log_file *lf, uint64_t now_ms)
+{
+	struct log_writer_peer_id have[LOG_WRITER_PEER_MAX];
+	uint32_t count = 0;
+
+	if (lf->set_busy || lf->peers_busy || lf->fenced)
+		return;
+	if (lf->w.replacing) {
+		if (log_writer_replace_ready(&lf->w)) {
+			replace_publish(lf);
+		} else if (replacement_bad(lf, now_ms)) {
+			log_writer_replace_end(&lf->w, false, lf->w.version);
+			lf->retry_ms = now_ms + LOG_RETRY_MS;
+		}
+		return;
+	}
+	if (now_ms < lf->retry_ms || victim_find(lf, now_ms) < 0)
+		return;
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		if (lf->w.peers[i].state != LOG_PEER_UNUSED)
+			have[count++] = (struct log_writer_peer_id){
+				lf->w.peers[i].id, lf->w.peers[i].boot_id,
+			};
+	if (log_ask_peers(lf, 1, have, count, candidates_done) == 0)
+		lf->peers_busy = true;
+}
+
+/* ---- no majority ---- */
+
+/* The blocks are as good, once metad knows that the log is behind them: a
+ * recovery would put the log's older records over what is newer there. */
+static void tick_majority(struct log_file *lf, uint64_t now_ms)
+{
+	if (!lf->waits || log_writer_majority(&lf->w)) {
+		lf->minority_ms = 0;
+		return;
+	}
+	if (lf->minority_ms == 0)
+		lf->minority_ms = now_ms;
+	if (lf->giving_up || now_ms - lf->minority_ms < LOG_MINORITY_MS)
+		return;
+	diag_warn("log", "event=no_majority ino=%llu epoch=%llu",
+		  (unsigned long long)lf->in->ino,
+		  (unsigned long long)lf->epoch);
+	lf->giving_up = true;
+	log_destage(lf);
+}
+
+/* ---- the tick ---- */
+
+static void tick_file(struct log_file *lf, uint64_t now_ms)
+{
+	struct core *c = lf->c;
+
+	log_trim(lf);
+	log_step(lf); /* what lacked memory before */
+	tick_replace(lf, now_ms);
+	if (lf->state == LOG_ACTIVE)
+		tick_majority(lf, now_ms);
+	if (lf->state == LOG_ACTIVE)
+		tick_end(lf, now_ms);
+	if (lf->state == LOG_ACTIVE && !lf->destaging && !log_destaged(lf) &&
+	    now_ms - lf->destaged_ms >= c->opt.flush_age_ms)
+		log_destage(lf);
+}
+
+static void log_tick(struct rpc_timer *t)
+{
+	struct log_client *l = container_of(t, struct log_client, tick);
+	struct core *c = l->c;
+	uint64_t now_ms = core_now_ms();
+	struct dlist *n, *save;
+	bool any = false;
+
+	core_lock(c);
+	dlist_for(n, save, &l->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+
+		any = true;
+		if (lf->state == LOG_ACTIVE)
+			tick_file(lf, now_ms);
+	}
+	for (uint32_t i = 0; any && i < l->dev_count; i++)
+		if (now_ms - l->devs[i]->ping_sent_ms >= LOG_PING_MS)
+			log_dev_ping(l->devs[i]);
+	l->ticking = any;
+	core_unlock(c);
+	if (any)
+		rpc_timer_start(c->net, t, LOG_TICK_MS);
+}
+
+static void tick_begin(struct core_deferred *d)
+{
+	struct log_client *l = container_of(d, struct log_client, tick_start);
+
+	rpc_timer_start(l->c->net, &l->tick, LOG_TICK_MS);
+}
+
+void log_tick_want(struct core *c)
+{
+	struct log_client *l = c->log;
+
+	if (l->ticking || c->freeing)
+		return;
+	l->ticking = true;
+	l->tick.fn = log_tick;
+	l->tick_start.fn = tick_begin;
+	core_defer(c, &l->tick_start);
+}
