@@ -114,6 +114,13 @@ code 0 "${K[@]}" top --json --interval 100ms --count 1
 code 0 block-size "$MNT" --json
 json "d['block_bytes'] == 1 << 20"
 code 0 block-size "$MNT" 1M --json
+mkdir "$MNT/logs"
+code 0 log status "$MNT/logs" --json
+code 0 log enable "$MNT/logs" --match '*.log' --peers 3 --json
+code 0 log status "$MNT/logs"
+code 0 log disable "$MNT/logs" --json
+code 1 log enable "$T"
+rmdir "$MNT/logs"
 code 0 why "$MNT/a" --json
 json "d['inode'] > 1 and d['block_count'] == 1 and d['misplaced'] == 0"
 json "d['blocks'][0]['blockd'] in (1, 2) and d['blocks'][0]['units'] == 1"

@@ -35,6 +35,8 @@ struct ctl_options {
 	uint64_t deadline_ms;
 	uint64_t limit;
 	uint64_t interval_ms, count; /* top */
+	char *log_match, *log_region, *log_destage, *log_fallback;
+	uint64_t log_peers;
 };
 
 struct ctl {
@@ -149,6 +151,9 @@ int cmd_metad_backup(struct ctl *c, char **args);
 int cmd_metad_restore(struct ctl *c, char **args);
 int cmd_block_size(struct ctl *c, char **args);
 int cmd_block_size_set(struct ctl *c, char **args);
+int cmd_log_enable(struct ctl *c, char **args);
+int cmd_log_disable(struct ctl *c, char **args);
+int cmd_log_status(struct ctl *c, char **args);
 int cmd_blockd_give_up(struct ctl *c, char **args);
 int cmd_blockd_scrub(struct ctl *c, char **args);
 int cmd_logd_drain(struct ctl *c, char **args);
