@@ -86,6 +86,7 @@ integ_SRC := $(sort $(wildcard tests/integ/*.c))
 preload_SRC := $(sort $(wildcard tests/integ/preload/*.c))
 bench_SRC := $(sort $(wildcard bench/*.c))
 power_SRC := $(sort $(wildcard tests/power/*.c))
+vm_SRC := $(sort $(wildcard tests/vm/*.c))
 
 objs = $(patsubst %.c,$(OBJ)/%.o,$(1))
 not_main = $(filter-out %/main.c,$(1))
@@ -103,11 +104,12 @@ INTEG := $(patsubst tests/integ/%.c,$(TST)/integ/%,$(integ_SRC)) \
 	$(patsubst tests/integ/%.c,$(TST)/integ/%.so,$(preload_SRC))
 BENCH := $(patsubst bench/%.c,$(TST)/bench/%,$(bench_SRC))
 POWER := $(patsubst tests/power/%.c,$(TST)/power/%,$(power_SRC))
+VM := $(patsubst tests/vm/%.c,$(TST)/vm/%,$(vm_SRC))
 
 .PHONY: all
 all: $(PROGRAMS)
 .PHONY: tests
-tests: $(UNIT) $(SIM) $(FUZZ) $(INTEG) $(BENCH) $(POWER)
+tests: $(UNIT) $(SIM) $(FUZZ) $(INTEG) $(BENCH) $(POWER) $(VM)
 
 # ---- objects ----
 $(OBJ)/flags: FORCE
@@ -189,6 +191,8 @@ $(TST)/power/recfs: $(OBJ)/tests/power/recfs.o
 	$(call link,$^ $(FUSE_LIBS))
 $(TST)/power/%: $(OBJ)/tests/power/%.o
 	$(call link,$^)
+$(TST)/vm/%: $(OBJ)/tests/vm/%.o
+	$(call link,$^)
 
 .SECONDARY:
 -include $(shell find build/$(FLAVOUR)/obj -name '*.d' 2>/dev/null)
@@ -248,7 +252,7 @@ FORMAT ?= clang-format-14
 C_FILES := $(sort $(common_SRC) $(blockd_SRC) $(logd_SRC) $(metad_SRC) $(core_SRC) \
 	$(fuse_SRC) $(hailctl_SRC) $(testlib_SRC) $(unit_SRC) $(sim_SRC) \
 	$(simlib_SRC) $(fuzz_SRC) $(integ_SRC) $(preload_SRC) $(bench_SRC) \
-	$(power_SRC))
+	$(power_SRC) $(vm_SRC))
 # make format FILES='common/wire.c': formats these, default all.
 FILES ?= $(C_FILES) $(HEADERS)
 format:

@@ -38,16 +38,17 @@ limits() {
 # rxeN. The macvlans are on one dummy, as machines on one switch; that all are
 # of this one machine must be allowed.
 devices() {
-	local m n conf=/proc/sys/net/ipv4/conf
+	local m n peer conf=/proc/sys/net/ipv4/conf
 	for m in rdma_rxe rdma_ucm ib_uverbs crc32_generic; do
 		modprobe $m
 	done
 	ip link set lo up
-	ip link add switch type dummy
+	ip link add switch mtu 9000 type dummy
 	ip link set switch up
 	echo 0 >$conf/all/rp_filter
 	for n in $(seq "$VM_PEERS"); do
-		ip link add "d$n" link switch type macvlan mode bridge
+		ip link add "d$n" link switch address "$(mac "$n")" \
+			type macvlan mode bridge
 		echo 0 >"$conf/d$n/rp_filter"
 		echo 1 >"$conf/d$n/accept_local"
 		echo 1 >"$conf/d$n/arp_ignore"
@@ -55,8 +56,14 @@ devices() {
 		ip addr add "10.9.0.$n/24" dev "d$n"
 		ip link set "d$n" up
 		rdma link add "rxe$n" type rxe netdev "d$n"
+		# Their first resolution would take two seconds.
+		for peer in $(seq "$VM_PEERS"); do
+			[ "$peer" = "$n" ] || echo "neigh add 10.9.0.$peer" \
+				"lladdr $(mac "$peer") dev d$n"
+		done | ip -batch -
 	done
 }
+mac() { printf '02:00:0a:09:00:%02x' "$1"; }
 
 # port NAME: the device file of a port of run.sh's.
 port() { echo "/dev/$(grep -lx "$1" /sys/class/virtio-ports/*/name |

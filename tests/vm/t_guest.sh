@@ -38,9 +38,9 @@ start status 60 "
 start late 3 'sleep 1000.5'
 VM_GRACE=25 start hangs 5 'kill -STOP $PPID; sleep 1000'
 start crashes 60 'echo c >/proc/sysrq-trigger'
-start stopped 60 'echo up; sleep 1000'
+start stopped 600 'echo up; sleep 1000'
 
-ended hangs 124 'the guest hung' '^# console: '
+ended hangs 124 'the guest hung'
 ended late 124 'no end after 3 s' 'sleep 1000.5'
 ended crashes 125 'the guest crashed' '^# console: .*Kernel panic'
 ended status 7 "^$T\$" '^to stderr$'
