@@ -94,8 +94,9 @@ WIRE_MESSAGE(log_region, LOG_REGION_FIELDS);
 WIRE_MESSAGE(log_read, LOG_READ_FIELDS);
 
 /* FREE: regions of @data_epoch below @below are not needed any more; ALL: nor
- * is anything that is known of @ino up to @epoch. Of what is not there it is
- * no error. reply: log_reply */
+ * are any of @ino of epochs up to @epoch (a fence stays, until metad does not
+ * know the log any more). Of what is not there it is no error. reply: log_reply
+ */
 #define LOG_FREE_ALL UINT32_MAX
 #define LOG_FREE_FIELDS(F)                                                    \
 	F(u64, ino)                                                           \

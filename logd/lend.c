@@ -644,7 +644,8 @@ int lend_read(struct lend *l, const struct log_read *m, const uint8_t **ret)
 	return 0;
 }
 
-/* All that is known of @i up to @epoch. */
+/* All that is known of @i up to @epoch, but its fence: a writer that does not
+ * know that it is dead, nor do we, would begin anew at a majority. */
 static void release_all(struct lend *l, struct lend_ino *i, uint64_t epoch)
 {
 	struct lend_log *g = i->logs, *next;
@@ -654,8 +655,6 @@ static void release_all(struct lend *l, struct lend_ino *i, uint64_t epoch)
 		if (g->writer <= epoch)
 			log_free(l, i, g);
 	}
-	if (i->fence <= epoch)
-		i->fence = 0;
 	ino_put(l, i);
 }
 

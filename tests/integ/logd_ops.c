@@ -384,7 +384,10 @@ static void an_owner_fences_himself(struct logd_run *x)
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -ESTALE);
 	check_holds(&w, 6, &g);
 	CHECK_EQ(lrun_free(&w, 9, 6, 5, LOG_FREE_ALL), 0);
-	CHECK_EQ(lrun_counter(x, "inodes"), 0);
+	CHECK_EQ(lrun_counter(x, "logs"), 0);
+	/* The fence is there: who was fenced may not know it. */
+	CHECK_EQ(lrun_alloc(&w, &g), -ESTALE);
+	CHECK_EQ(lrun_counter(x, "inodes"), 1);
 	end(&w, &r, &g);
 }
 
@@ -406,7 +409,8 @@ static void an_owner_ends_his_log(struct logd_run *x)
 	CHECK_EQ(lrun_fence(&w, 9, 5, 5, &held, NULL, NULL), 0);
 	CHECK_EQ(held, LOG_HELD_NONE);
 	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
-	CHECK_EQ(lrun_counter(x, "inodes"), 0);
+	CHECK_EQ(lrun_counter(x, "logs"), 0);
+	CHECK_EQ(lrun_counter(x, "inodes"), 1); /* that fence */
 	log_stream_fini(&g);
 	raw_close(&w);
 }
