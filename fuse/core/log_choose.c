@@ -61,16 +61,21 @@ static int regions_take(struct log_answer *a,
 
 	wire_in_init(&in, r->regions.p, r->regions.len);
 	for (uint32_t i = 0; i < r->count; i++) {
+		struct log_answer_region *to = &a->regions[a->region_count];
 		struct log_region m;
 
 		log_region_decode(&in, &m);
-		if (in.bad ||
-		    region_take(&a->regions[i], i ? &a->regions[i - 1] : NULL,
-				what, &m) < 0)
+		if (in.bad || region_take(to, a->region_count ? to - 1 : NULL,
+					  what, &m) < 0)
 			return -EBADMSG;
-		if (a->regions[i].seq > 0) {
-			a->seq = a->regions[i].seq;
-			a->length = a->regions[i].length;
+		/* Asked for over a connection that is gone, when it was not
+		 * needed any more. */
+		if (a->region_count == 0 && to->seq == 0)
+			continue;
+		a->region_count++;
+		if (to->seq > 0) {
+			a->seq = to->seq;
+			a->length = to->length;
 		}
 	}
 	return wire_in_end(&in);
@@ -88,7 +93,6 @@ int log_answer_take(struct log_answer *a, const struct log_choose_what *what,
 		b.regions = calloc(r->count + 1, sizeof(*b.regions));
 		if (!b.regions)
 			return -ENOMEM;
-		b.region_count = r->count;
 		if (regions_take(&b, what, r) == 0)
 			b.state = LOG_ANSWER_CONFIRMED;
 	}

@@ -26,7 +26,8 @@ struct log_answer_region {
 struct log_answer {
 	enum log_answer_state state;
 	uint32_t region_count;
-	struct log_answer_region *regions; /* by index; malloc'd */
+	/* By index, from the first with a record; malloc'd. */
+	struct log_answer_region *regions;
 	uint64_t seq; /* last of its stream; 0: empty */
 	uint64_t length;
 };

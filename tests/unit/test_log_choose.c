@@ -184,7 +184,8 @@ static void regions_that_cannot_be_are_lost(void **state)
 	r.log2[0] = r.log2[1] = r.log2[2] = LOG_REGION_LOG2_MAX + 1;
 	lost(&r);
 	setup(&r);
-	memset(r.slots[0], 0, sizeof(r.slots[0])); /* empty before full */
+	set_slot(&r, 2, 0, 40);
+	memset(r.slots[1], 0, sizeof(r.slots[1])); /* empty between full */
 	lost(&r);
 	setup(&r);
 	set_slot(&r, 2, 0, 31); /* backwards */
@@ -282,6 +283,27 @@ static void without_memory_an_answer_stays(void **state)
 	assert_int_equal(take(&a, &r), -ENOMEM);
 	fail_malloc_at(0);
 	assert_int_equal(a.seq, 31);
+	log_answer_fini(&a);
+}
+
+static void empty_regions_before_the_first_record_are_nothing(void **state)
+{
+	struct log_answer a = { 0 };
+	struct reply r;
+
+	(void)state;
+	setup(&r);
+	memset(r.slots[0], 0, sizeof(r.slots[0]));
+	r.index[0] = 1; /* nor is a gap behind them */
+	assert_int_equal(take(&a, &r), 0);
+	assert_int_equal(a.state, LOG_ANSWER_CONFIRMED);
+	assert_int_equal(a.region_count, 2);
+	assert_int_equal(a.regions[0].index, 4);
+	memset(r.slots[1], 0, sizeof(r.slots[1]));
+	assert_int_equal(take(&a, &r), 0);
+	assert_int_equal(a.state, LOG_ANSWER_CONFIRMED);
+	assert_int_equal(a.region_count, 0);
+	assert_int_equal(a.seq, 0);
 	log_answer_fini(&a);
 }
 
@@ -415,6 +437,8 @@ int main(void)
 		cmocka_unit_test(
 			another_boot_or_one_that_gave_it_up_has_lost_it),
 		cmocka_unit_test(regions_that_cannot_be_are_lost),
+		cmocka_unit_test(
+			empty_regions_before_the_first_record_are_nothing),
 		cmocka_unit_test(a_slot_of_another_log_is_lost),
 		cmocka_unit_test(each_damaged_bit_of_a_slot_makes_it_lost),
 		cmocka_unit_test(a_reply_that_is_cut_is_lost),
