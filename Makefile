@@ -80,7 +80,9 @@ hailctl_SRC := $(sort $(wildcard tools/hailctl/*.c))
 testlib_SRC := $(sort $(wildcard tests/lib/*.c))
 unit_SRC := $(sort $(wildcard tests/unit/test_*.c))
 sim_SRC := $(sort $(wildcard tests/sim/sim_*.c))
-simlib_SRC := $(filter-out $(sim_SRC),$(sort $(wildcard tests/sim/*.c)))
+simlog_SRC := $(sort $(wildcard tests/sim/log_*.c))
+simlib_SRC := $(filter-out $(sim_SRC) $(simlog_SRC),\
+	$(sort $(wildcard tests/sim/*.c)))
 fuzz_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 integ_SRC := $(sort $(wildcard tests/integ/*.c))
 preload_SRC := $(sort $(wildcard tests/integ/preload/*.c))
@@ -167,6 +169,7 @@ $(TST)/unit/%: $(OBJ)/tests/unit/%.o $(OBJ)/tests/lib/fail_malloc.o $(TEST_LIBS)
 	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(WRAP) -lcmocka \
 		$(LIBS_blockd) $(LIBS_logd) $(LIBS_metad) $(LIBS_common))
 $(TST)/sim/sim_cluster: $(call objs,$(simlib_SRC))
+$(TST)/sim/sim_log: $(call objs,$(simlog_SRC))
 $(TST)/sim/%: $(OBJ)/tests/sim/%.o $(TEST_LIBS)
 	$(call link,$(filter %.o,$^) $(filter %.a,$^) $(LIBS_blockd) $(LIBS_logd) $(LIBS_metad) $(LIBS_common))
 $(TST)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/lib/fuzz_main.o $(TEST_LIBS)
@@ -251,8 +254,8 @@ cov:
 FORMAT ?= clang-format-14
 C_FILES := $(sort $(common_SRC) $(blockd_SRC) $(logd_SRC) $(metad_SRC) $(core_SRC) \
 	$(fuse_SRC) $(hailctl_SRC) $(testlib_SRC) $(unit_SRC) $(sim_SRC) \
-	$(simlib_SRC) $(fuzz_SRC) $(integ_SRC) $(preload_SRC) $(bench_SRC) \
-	$(power_SRC) $(vm_SRC))
+	$(simlib_SRC) $(simlog_SRC) $(fuzz_SRC) $(integ_SRC) $(preload_SRC) \
+	$(bench_SRC) $(power_SRC) $(vm_SRC))
 # make format FILES='common/wire.c': formats these, default all.
 FILES ?= $(C_FILES) $(HEADERS)
 format:

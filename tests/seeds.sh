@@ -12,8 +12,9 @@ HAILFS_SEEDS=$((seeds * 2))
 SHORT_SEEDS=$seeds
 SM_STEPS=$((seeds * 100))
 FUZZ_TIMES=$((seeds / 5))
-export HAIL_SEEDS HAILFS_SEEDS SHORT_SEEDS SM_STEPS FUZZ_TIMES
+LOG_SEEDS=$((seeds * 1000))
+export HAIL_SEEDS HAILFS_SEEDS SHORT_SEEDS SM_STEPS FUZZ_TIMES LOG_SEEDS
 export TEST_TIMEOUT="${TEST_TIMEOUT:-3600}"
-exec tests/run.sh "$tests"/sim/sim_cluster "$tests"/unit/test_store_random \
-	"$tests"/unit/test_core_short "$tests"/unit/test_sm_model \
-	"$tests"/fuzz/fuzz_*
+exec tests/run.sh "$tests"/sim/sim_cluster "$tests"/sim/sim_log \
+	"$tests"/unit/test_store_random "$tests"/unit/test_core_short \
+	"$tests"/unit/test_sm_model "$tests"/fuzz/fuzz_*

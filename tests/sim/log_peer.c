@@ -1,0 +1,189 @@
+/* Peers: what logd does around lend. */
+#include "tests/sim/log_world.h"
+
+#define MEMORY (PEER_REGIONS << LOG2)
+
+void peer_start(struct world *w, struct peer *p)
+{
+	struct lend_options o = { .pool = &p->pool,
+				  .cluster_id = CLUSTER,
+				  .log_max = 64,
+				  .ino_max = 64 };
+
+	p->boot_id = ++w->tag;
+	memset(p->dead, 0, sizeof(p->dead));
+	p->memory = calloc(1, MEMORY);
+	if (!p->memory || lend_pool_init(&p->pool, p->memory, MEMORY) < 0 ||
+	    lend_new(&o, &p->lend) < 0)
+		abort();
+	w->reg.boot_id[p->id] = p->boot_id;
+}
+
+void peer_stop(struct peer *p)
+{
+	lend_free(p->lend);
+	lend_pool_fini(&p->pool);
+	free(p->memory);
+	msgs_clear(&p->late);
+	p->asked.epoch = 0;
+}
+
+bool peer_lost(struct world *w, struct log_writer_peer_id id)
+{
+	struct peer *p = &w->peers[id.id];
+	const struct lend_log *g;
+
+	if (p->boot_id != id.boot_id)
+		return true;
+	g = lend_find(p->lend, INO, w->history.data_epoch);
+	return g && g->given_up;
+}
+
+void peer_reclaim(struct world *w, struct peer *p)
+{
+	lend_set_now(p->lend, w->now);
+	lend_drain(p->lend, w->now);
+	w->n.reclaims += lend_expire(p->lend) > 0;
+	lend_drain_end(p->lend);
+}
+
+/* Asks metad about what it has not heard of; and, later, does what it said. */
+void peer_collect(struct world *w, struct peer *p)
+{
+	const struct reg_entry *e = &w->reg.entry;
+
+	lend_set_now(p->lend, w->now);
+	if (p->asked.epoch) {
+		lend_judge(p->lend, p->asked.ino, p->asked.epoch, p->verdict);
+		p->asked.epoch = 0;
+		return;
+	}
+	if (lend_ask(p->lend, 50, &p->asked, 1) == 0)
+		return;
+	p->verdict = META_LOG_UNLISTED;
+	if (!e->there || e->data_epoch != p->asked.epoch)
+		p->verdict = META_LOG_UNKNOWN;
+	for (uint32_t i = 0; i < LISTED; i++)
+		if (e->there && e->peers[i].id == p->id &&
+		    e->peers[i].boot_id == p->boot_id &&
+		    p->verdict == META_LOG_UNLISTED)
+			p->asked.epoch = 0;
+	/* What it knows of sessions is as new as the verdict. */
+	for (uint64_t i = 1; i <= w->reg.sessions; i++)
+		p->dead[i] = !w->reg.live[i];
+}
+
+static int fence(struct peer *p, struct msg *m)
+{
+	struct log_fence f = { .ino = INO,
+			       .epoch = m->epoch,
+			       .data_epoch = m->data_epoch };
+	const struct lend_log *g;
+	struct wire_out o;
+	int err = lend_fence(p->lend, &f, &g);
+
+	if (err < 0)
+		return err;
+	m->held = !g	      ? LOG_HELD_NONE :
+		  g->given_up ? LOG_HELD_GIVEN_UP :
+				LOG_HELD;
+	m->count = g ? g->region_count : 0;
+	m->data = malloc((size_t)(m->count + 1) * 160);
+	if (!m->data)
+		abort();
+	wire_out_init(&o, m->data, (size_t)(m->count + 1) * 160);
+	for (uint32_t i = 0; i < m->count; i++) {
+		const struct lend_region *r = lend_region_at(g, i);
+		struct log_region d = { .index = r->index, .log2 = r->log2 };
+
+		d.slots.p = r->base;
+		d.slots.len = LOG_SLOT_COUNT * LOG_SLOT_SIZE;
+		log_region_encode(&o, &d);
+	}
+	m->len = (uint32_t)o.len;
+	return 0;
+}
+
+static int read_region(struct peer *p, struct msg *m)
+{
+	struct log_read r = { .ino = INO,
+			      .epoch = m->epoch,
+			      .data_epoch = m->data_epoch,
+			      .index = m->index,
+			      .off = m->off,
+			      .len = m->len };
+	const uint8_t *data;
+	int err = lend_read(p->lend, &r, &data);
+
+	if (err < 0)
+		return err;
+	m->data = malloc(m->len);
+	if (!m->data)
+		abort();
+	memcpy(m->data, data, m->len);
+	return 0;
+}
+
+static int write_region(struct peer *p, struct msg *m)
+{
+	struct log_write r = { .ino = INO,
+			       .epoch = m->epoch,
+			       .data_epoch = m->data_epoch,
+			       .index = m->index,
+			       .off = m->off };
+
+	r.slot.p = m->slot;
+	r.slot.len = LOG_SLOT_SIZE;
+	return lend_write(p->lend, m->session, &r, m->data, m->len);
+}
+
+static int alloc_region(struct peer *p, const struct msg *m)
+{
+	struct log_alloc r = { .ino = INO,
+			       .epoch = m->epoch,
+			       .data_epoch = m->data_epoch,
+			       .index = m->index,
+			       .log2 = LOG2 };
+	const struct lend_region *got;
+
+	return lend_alloc(p->lend, m->session, &r, &got);
+}
+
+static int free_regions(struct peer *p, const struct msg *m)
+{
+	struct log_free r = { .ino = INO,
+			      .epoch = m->epoch,
+			      .data_epoch = m->data_epoch,
+			      .below = m->index };
+
+	return lend_release(p->lend, &r);
+}
+
+void peer_execute(struct world *w, struct peer *p, struct msg *m)
+{
+	lend_set_now(p->lend, w->now);
+	m->boot_id = p->boot_id;
+	if (p->dead[m->session]) {
+		m->err = -ESTALE;
+		return;
+	}
+	switch (m->kind) {
+	case MSG_ALLOC:
+		m->err = alloc_region(p, m);
+		break;
+	case MSG_WRITE:
+		m->err = write_region(p, m);
+		free(m->data);
+		m->data = NULL;
+		break;
+	case MSG_FENCE:
+		m->err = fence(p, m);
+		break;
+	case MSG_READ:
+		m->err = read_region(p, m);
+		break;
+	case MSG_FREE:
+		m->err = free_regions(p, m);
+		break;
+	}
+}

@@ -1,0 +1,341 @@
+/* A client that recovers a log: raise, fence, read, stage, apply, drop. */
+#include "tests/sim/log_world.h"
+
+static void answers_forget(struct recovery *r)
+{
+	for (uint32_t i = 0; i < LISTED; i++) {
+		log_answer_fini(&r->answers[i]);
+		r->answers[i].state = LOG_ANSWER_NONE;
+		r->asked[i] = false;
+	}
+}
+
+void recover_end(struct client *c)
+{
+	answers_forget(&c->r);
+}
+
+void recover_begin(struct world *w, struct client *c)
+{
+	for (uint32_t id = 1; id <= PEERS; id++)
+		client_break(w, c, id);
+	client_forget(c);
+	memset(&c->r, 0, sizeof(c->r));
+	c->mode = CLIENT_RECOVER;
+	/* An outcome that is not known yet is of no interest any more. */
+	if (c->call.kind != REG_NONE && !c->call.done)
+		registry_execute(w, &c->call);
+	c->call.kind = REG_NONE;
+	c->call.done = false;
+}
+
+/* From the beginning, with what is known of the registry. */
+static void again(struct client *c)
+{
+	client_forget(c);
+	answers_forget(&c->r);
+	c->r.phase = RECOVER_FENCE;
+}
+
+static void raise_act(struct world *w, struct client *c)
+{
+	if (c->call.kind == REG_NONE) {
+		(void)client_call(c, REG_RAISE);
+		return;
+	}
+	if (!c->call.done)
+		return;
+	c->call.kind = REG_NONE;
+	c->call.done = false;
+	if (c->call.err == -ENOENT) {
+		c->mode = CLIENT_READY;
+	} else if (c->call.err) {
+		client_fenced(w, c);
+	} else {
+		c->r.entry = c->call.entry;
+		c->epoch = c->r.entry.epoch;
+		c->r.phase = RECOVER_FENCE;
+	}
+}
+
+/* ---- fence ---- */
+
+static void fence_one(struct world *w, struct client *c, uint32_t i)
+{
+	uint32_t id = c->r.entry.peers[i].id;
+	struct msg *m;
+
+	client_connect(w, c, id);
+	if (!c->links[id].up || c->r.asked[i])
+		return;
+	c->r.asked[i] = true;
+	m = msg_new(MSG_FENCE);
+	m->peer = i;
+	m->data_epoch = c->r.entry.data_epoch;
+	client_send(c, id, m);
+}
+
+static void fence_reply(struct client *c, const struct msg *m)
+{
+	const struct reg_entry *e = &c->r.entry;
+	struct log_choose_what what = {
+		.cluster_id = CLUSTER,
+		.ino = INO,
+		.data_epoch = e->data_epoch,
+		.boot_id = e->peers[m->peer].boot_id,
+	};
+	struct log_reply lr = { .boot_id = m->boot_id };
+	struct log_fence_reply fr = { .held = m->held, .count = m->count };
+
+	fr.regions.p = m->data;
+	fr.regions.len = m->len;
+	if (log_answer_take(&c->r.answers[m->peer], &what, &lr, &fr) < 0)
+		abort();
+}
+
+static void choose(struct world *w, struct client *c)
+{
+	struct recovery *r = &c->r;
+
+	switch (log_choose(r->answers, LISTED, &r->chosen)) {
+	case LOG_CHOICE_WAIT:
+		break;
+	case LOG_CHOICE_LOST:
+		history_lost(w);
+		recover_end(c);
+		c->mode = CLIENT_READY;
+		break;
+	case LOG_CHOICE_EMPTY:
+		r->phase = RECOVER_DROP;
+		break;
+	case LOG_CHOICE_STAGE:
+		r->stage = true;
+		r->phase = RECOVER_READ;
+		r->read_next = r->read_done = 0;
+		break;
+	case LOG_CHOICE_PEER:
+		r->stage = false;
+		r->phase = RECOVER_READ;
+		r->read_next = r->read_done = 0;
+		break;
+	}
+}
+
+static void fence_act(struct world *w, struct client *c)
+{
+	struct recovery *r = &c->r;
+
+	for (uint32_t i = 0; i < LISTED; i++)
+		if (r->answers[i].state == LOG_ANSWER_NONE)
+			fence_one(w, c, i);
+	client_forget(c);
+	/* Now, or with what comes later. */
+	if (world_chance(w, 4) && w->reg.entry.there &&
+	    w->reg.entry.epoch == c->epoch)
+		choose(w, c);
+}
+
+/* ---- read ---- */
+
+static void read_act(struct world *w, struct client *c)
+{
+	struct recovery *r = &c->r;
+	const struct log_answer *a = &r->answers[r->chosen];
+	uint32_t id = r->entry.peers[r->chosen].id;
+	struct msg *m;
+
+	client_connect(w, c, id);
+	if (r->read_next == a->region_count ||
+	    a->regions[r->read_next].seq == 0 || !c->links[id].up)
+		return;
+	m = msg_new(MSG_READ);
+	m->index = a->regions[r->read_next].index;
+	m->off = LOG_DATA_OFF;
+	m->len = a->regions[r->read_next].end - LOG_DATA_OFF;
+	m->data_epoch = r->entry.data_epoch;
+	m->peer = r->chosen;
+	m->count = r->read_next++;
+	client_send(c, id, m);
+}
+
+/* The log is read: the peers' positions, or at once the blocks. */
+static void loaded(struct world *w, struct client *c)
+{
+	struct recovery *r = &c->r;
+
+	require(w,
+		c->writer.seq == r->answers[r->chosen].seq &&
+			c->writer.length == r->answers[r->chosen].length,
+		"a log is not what its slots say");
+	r->at_region = r->at_cell = 0;
+	r->at_off = LOG_DATA_OFF;
+	r->phase = r->stage ? RECOVER_STAGE : RECOVER_APPLY;
+	for (uint32_t i = 0; r->stage && i < LISTED; i++) {
+		const struct log_answer *a = &r->answers[i];
+
+		for (uint32_t j = a->region_count; j-- > 0;) {
+			const struct log_answer_region *g = &a->regions[j];
+
+			if (g->seq == 0)
+				continue;
+			log_writer_load_peer(
+				&c->writer, i,
+				&(struct log_pos){ .index = g->index,
+						   .off = g->end,
+						   .seq = g->seq,
+						   .length = g->length,
+						   .slot = g->slot });
+			break;
+		}
+	}
+	for (uint32_t id = 1; id <= PEERS && r->stage; id++) {
+		client_break(w, c, id);
+		w->n.staged += id == 1;
+	}
+}
+
+static void read_reply(struct world *w, struct client *c, const struct msg *m)
+{
+	struct recovery *r = &c->r;
+	const struct log_answer *a = &r->answers[r->chosen];
+	const struct log_answer_region *g = &a->regions[m->count];
+	uint8_t *base;
+
+	if (m->err < 0) {
+		again(c);
+		return;
+	}
+	require(w, m->peer == r->chosen && m->count == r->read_done,
+		"a reply to an older question");
+	if (!c->writer_there) {
+		log_writer_init(&c->writer, CLUSTER, INO, r->entry.data_epoch,
+				r->entry.version, LOG2, r->entry.peers, LISTED,
+				0);
+		c->writer_there = true;
+	}
+	base = calloc(1, 1u << LOG2);
+	if (!base)
+		abort();
+	memcpy(base + LOG_DATA_OFF, m->data, m->len);
+	require(w,
+		log_writer_load_region(&c->writer, base, g->index, g->end,
+				       g->length_first) == 0,
+		"a log does not read");
+	r->read_done++;
+	if (r->read_done == a->region_count ||
+	    a->regions[r->read_done].seq == 0)
+		loaded(w, c);
+}
+
+/* ---- apply ---- */
+
+static void apply_act(struct world *w, struct client *c)
+{
+	struct recovery *r = &c->r;
+	const struct log_region_mirror *g = &c->writer.regions[r->at_region];
+	struct log_rec rec;
+	struct op o, cell;
+	uint32_t size;
+
+	if (!w->reg.live[c->session]) {
+		client_fenced(w, c);
+		return;
+	}
+	size = log_rec_peek(g->base + r->at_off, &rec);
+	o = op_of(&rec);
+	cell = o;
+	if (o.kind == LOG_REC_WRITE) {
+		cell.at += r->at_cell;
+		cell.count = 1;
+		cell.tag = o.tag ? o.tag + r->at_cell : 0;
+	}
+	content_apply(&w->blocks, &cell);
+	if (o.kind == LOG_REC_WRITE && ++r->at_cell < o.count)
+		return;
+	r->at_cell = 0;
+	r->at_off += size;
+	if (r->at_off < g->end)
+		return;
+	r->at_off = LOG_DATA_OFF;
+	if (++r->at_region == c->writer.region_count)
+		r->phase = RECOVER_DROP;
+}
+
+static void drop_act(struct world *w, struct client *c)
+{
+	if (c->call.kind == REG_NONE) {
+		(void)client_call(c, REG_DROP);
+		return;
+	}
+	if (!c->call.done)
+		return;
+	c->call.kind = REG_NONE;
+	c->call.done = false;
+	if (c->call.err) {
+		client_fenced(w, c);
+		return;
+	}
+	w->n.recoveries++;
+	client_free_all(c, c->r.entry.data_epoch);
+	client_forget(c);
+	recover_end(c);
+	c->mode = CLIENT_READY;
+}
+
+void recover_reply(struct world *w, struct client *c, uint32_t id,
+		   struct msg *m)
+{
+	if (m->data_epoch != c->r.entry.data_epoch)
+		return;
+	if (m->err == -ESTALE) {
+		client_fenced(w, c);
+		return;
+	}
+	switch (m->kind) {
+	case MSG_FENCE:
+		if (m->err == 0 && c->r.phase == RECOVER_FENCE)
+			fence_reply(c, m);
+		break;
+	case MSG_READ:
+		if (c->r.phase == RECOVER_READ)
+			read_reply(w, c, m);
+		break;
+	default:
+		if (c->r.phase == RECOVER_STAGE)
+			writer_reply(w, c, id, m);
+	}
+}
+
+void recover_act(struct world *w, struct client *c)
+{
+	struct recovery *r = &c->r;
+
+	switch (r->phase) {
+	case RECOVER_RAISE:
+		raise_act(w, c);
+		break;
+	case RECOVER_FENCE:
+		fence_act(w, c);
+		break;
+	case RECOVER_READ:
+		read_act(w, c);
+		break;
+	case RECOVER_STAGE:
+		client_pump(w, c);
+		if (c->writer.committed == c->writer.seq)
+			r->phase = RECOVER_APPLY;
+		else if (world_chance(w, 200))
+			again(c);
+		break;
+	case RECOVER_APPLY:
+		for (uint64_t times = 1 + world_rnd(w, 40);
+		     times > 0 && c->mode == CLIENT_RECOVER &&
+		     r->phase == RECOVER_APPLY;
+		     times--)
+			apply_act(w, c);
+		break;
+	case RECOVER_DROP:
+		drop_act(w, c);
+		break;
+	}
+}
