@@ -83,6 +83,7 @@ enum wire_op {
 	WIRE_OP_META_LOG_HEARTBEAT = 143, /* from a log daemon */
 	WIRE_OP_META_LOG_PEERS = 144,
 	WIRE_OP_META_LOG_LIST = 145,
+	WIRE_OP_META_LOG_OPTS = 146,
 
 	/* metadata daemon: mutations (replicated commands) */
 	WIRE_OP_META_CREATE = 160,

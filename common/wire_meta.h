@@ -171,7 +171,9 @@ WIRE_MESSAGE(meta_rename, META_RENAME_FIELDS);
 	F(u64, ino)      /* moved */                                          \
 	F(u64, replaced) /* inode that lost its name (or was exchanged); 0 */ \
 	F(u32, replaced_nlink)                                                \
-	F(u64, whiteout) /* inode that has the old name now; 0 */
+	F(u64, whiteout) /* inode that has the old name now; 0 */             \
+	F(u32, flags) /* META_ATTR_* of what is moved */                      \
+	F(u32, replaced_flags)
 WIRE_MESSAGE(meta_rename_reply, META_RENAME_REPLY_FIELDS);
 
 #define META_LINK_FIELDS(F) F(u64, ino) F(u64, newparent) F(str, newname)
@@ -207,15 +209,16 @@ WIRE_MESSAGE(meta_setattr, META_SETATTR_FIELDS); /* reply: attr */
  * those of directories that are; decimal, with K or M if one likes. It is
  * there when it is not the default, BLOCK_LOG2_DEFAULT. */
 #define META_XATTR_BLOCK_SIZE "user.hailfs.block_size"
-/* Of directories: files that get a name in it, by creation or rename, are log
- * files if the name matches, others are not (META_ATTR_LOG). The value is text,
- * words parted by blanks:
- *	match=GLOB  fnmatch(3) without FNM_PATHNAME; default *
+/* Of directories: a file that gets a name in it, by creation, link or rename,
+ * is a log file if the name matches (META_ATTR_LOG), and else it is none: the
+ * last name that it was given counts. The value is text, words parted by blanks
+ * (common/log_opts.h):
+ *	match=GLOB  fnmatch(3) without flags, no character classes; default *
  *	peers=N     2f+1, LOG_PEER_COUNT_MAX at most; default 3
  *	region=SIZE power of two; default LOG_REGION_LOG2_DEFAULT
- *	destage=close|interval|off  default: by the peers' failure domains
+ *	destage=close|interval|off  default, auto: by the peers' failure domains
  *	fallback=blocks|refuse      without peers; default blocks
- * Not inherited by directories. */
+ * Not inherited by directories; files stay what they are when it changes. */
 #define META_XATTR_LOG "user.hailfs.log"
 #define META_SETXATTR_FIELDS(F)                                               \
 	F(u64, ino)                                                           \
@@ -339,6 +342,9 @@ WIRE_MESSAGE(meta_log_list, META_LOG_LIST_FIELDS);
 	F(u32, count)                                                         \
 	F(blob, entries)
 WIRE_MESSAGE(meta_log_list_reply, META_LOG_LIST_REPLY_FIELDS);
+/* OPTS (query; meta_ino): what the directory that made a file a log file says
+ * now (META_XATTR_LOG); empty: nothing, or it is gone. -ENODATA: it is none.
+ * reply: rhdr, blob */
 /* PEERS (query): who could lend memory now, best first, @count_max at most
  * (1 to LOG_DAEMON_COUNT_MAX): living, not draining, with @bytes free; failure
  * domains in turn, in each the most free first; none of @without

@@ -412,6 +412,7 @@ static const struct op_info {
 	{ WIRE_OP_META_LISTXATTR, CLIENT | ADMIN, true, run_query },
 	{ WIRE_OP_META_STATFS, CLIENT | ADMIN, true, run_query },
 	{ WIRE_OP_META_LOG_LIST, CLIENT | ADMIN, true, run_query },
+	{ WIRE_OP_META_LOG_OPTS, CLIENT | ADMIN, true, run_query },
 	{ WIRE_OP_META_LOG_PEERS, CLIENT | ADMIN, true, log_peers_query },
 	{ WIRE_OP_META_SYNC, CLIENT | ADMIN, true, run_sync },
 	{ WIRE_OP_META_REGISTER, BLOCKD, false, monitor_register },

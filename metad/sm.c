@@ -48,6 +48,8 @@ static const struct sm_op ops[OP_COUNT] = {
 			       sm_run_listxattr },
 	AT(META_STATFS) = { OP_QUERY, false, 0, sm_check_empty,
 			    sm_run_statfs },
+	AT(META_LOG_OPTS) = { OP_QUERY, false, 0, sm_check_ino,
+			      sm_run_log_opts },
 	AT(META_LOG_LIST) = { OP_QUERY, false, 0, sm_check_log_list,
 			      sm_run_log_list },
 

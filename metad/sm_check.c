@@ -224,12 +224,16 @@ int sm_check_setxattr(const void *body, size_t len)
 {
 	struct meta_setxattr s;
 	int err = meta_setxattr_parse(body, len, &s);
+	struct log_opts opts;
 	uint8_t log2;
 
 	if (err != 0)
 		return err;
 	if (sm_str_is(s.name, META_XATTR_BLOCK_SIZE) &&
 	    sm_block_size_parse(s.value, &log2) != 0)
+		return -EINVAL;
+	if (sm_str_is(s.name, META_XATTR_LOG) &&
+	    log_opts_parse(s.value, &opts) != 0)
 		return -EINVAL;
 	if ((s.flags & ~XATTR_FLAGS_KNOWN) != 0)
 		return -EINVAL;

@@ -143,6 +143,7 @@ int sm_run_create(struct sm_ctx *x, const void *body, size_t len)
 	if (S_ISLNK(in.mode))
 		write_target(x, in.ino, c.target);
 	if (named) {
+		sm_log_named(sm, &dir, c.name, &in);
 		sm_dirent_put(sm, c.parent, d.free, c.name, &in);
 		dir.entries++;
 		dir.nlink += S_ISDIR(in.mode) ? 1 : 0;

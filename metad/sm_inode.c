@@ -22,7 +22,8 @@ enum {
 	HAS_BLOCK = 1u << 13, /* else BLOCK_LOG2_DEFAULT */
 	HAS_XATTR = 1u << 14,
 	HAS_DIR = 1u << 15, /* parent, entries */
-	HAS_KNOWN = 0xffff,
+	HAS_LOG_DIR = 1u << 16,
+	HAS_KNOWN = 0x1ffff,
 };
 
 static uint32_t usual_nlink(uint32_t mode)
@@ -50,6 +51,7 @@ static uint32_t fields_of(const struct sm_inode *in)
 	has |= in->block_log2 != BLOCK_LOG2_DEFAULT ? HAS_BLOCK : 0;
 	has |= in->xattr_list != 0 ? HAS_XATTR : 0;
 	has |= S_ISDIR(in->mode) ? HAS_DIR : 0;
+	has |= in->log_dir != 0 ? HAS_LOG_DIR : 0;
 	return has;
 }
 
@@ -89,6 +91,7 @@ static void inode_encode(struct wire_out *o, const struct sm_inode *in)
 	put_if(o, has & HAS_XATTR, in->xattr_bytes);
 	put_if(o, has & HAS_DIR, in->parent);
 	put_if(o, has & HAS_DIR, in->entries);
+	put_if(o, has & HAS_LOG_DIR, in->log_dir);
 }
 
 static uint64_t get_if(struct wire_in *val, uint32_t has, uint64_t usual)
@@ -112,6 +115,16 @@ static int64_t get_time(struct wire_in *val, uint32_t has, int64_t base)
 	return (int64_t)((uint64_t)base + sm_unzigzag(sm_get_varint(val)));
 }
 
+/* Log files know what made them such; a log directory is one by itself. */
+static bool log_sane(const struct sm_inode *in)
+{
+	bool log = (in->flags & SM_INODE_LOG) != 0;
+
+	if (S_ISDIR(in->mode))
+		return in->log_dir == 0;
+	return log == (in->log_dir != 0) && (!log || S_ISREG(in->mode));
+}
+
 static bool inode_sane(const struct sm_inode *in)
 {
 	switch (in->mode & S_IFMT) {
@@ -131,7 +144,7 @@ static bool inode_sane(const struct sm_inode *in)
 	       in->block_log2 <= BLOCK_LOG2_MAX &&
 	       (in->flags & ~SM_INODE_KNOWN) == 0 &&
 	       in->xattr_list <= XATTR_LIST_LEN_MAX &&
-	       in->xattr_bytes <= XATTR_TOTAL_MAX;
+	       in->xattr_bytes <= XATTR_TOTAL_MAX && log_sane(in);
 }
 
 bool sm_inode_decode(struct sm_inode *in, uint64_t ino, struct wire_in *val)
@@ -163,6 +176,7 @@ bool sm_inode_decode(struct sm_inode *in, uint64_t ino, struct wire_in *val)
 	in->xattr_bytes = get_u32_if(val, has & HAS_XATTR, 0);
 	in->parent = get_if(val, has & HAS_DIR, 0);
 	in->entries = get_if(val, has & HAS_DIR, 0);
+	in->log_dir = get_if(val, has & HAS_LOG_DIR, 0);
 	return wire_in_end(val) == 0 && fields == has &&
 	       S_ISDIR(in->mode) == ((has & HAS_DIR) != 0) && inode_sane(in);
 }
@@ -211,6 +225,8 @@ void sm_inode_attr(const struct sm *sm, const struct sm_inode *in,
 	};
 	if (in->lease != 0)
 		a->flags |= META_ATTR_LEASED;
+	if ((in->flags & SM_INODE_LOG) != 0)
+		a->flags |= META_ATTR_LOG;
 	if (sm_block_size_told(in))
 		a->flags |= META_ATTR_XATTR;
 }

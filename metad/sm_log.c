@@ -308,6 +308,68 @@ int sm_run_log_list(struct sm_ctx *x, const void *body, size_t len)
 	return 0;
 }
 
+/* ---- log directories ---- */
+
+/* The text of @dir's options, or -ENODATA. */
+static ssize_t options_text(const struct sm *sm, uint64_t dir, char *buf)
+{
+	ssize_t len = sm_xattr_read(sm, dir, sm_str(META_XATTR_LOG), buf,
+				    LOG_OPTS_TEXT_MAX);
+
+	/* Longer ones may have been made when it meant nothing. */
+	return len < 0 ? -ENODATA : len;
+}
+
+bool sm_log_options(const struct sm *sm, const struct sm_inode *dir,
+		    struct log_opts *o)
+{
+	char text[LOG_OPTS_TEXT_MAX];
+	ssize_t len;
+
+	if (!S_ISDIR(dir->mode) || (dir->flags & SM_INODE_LOG) == 0)
+		return false;
+	len = options_text(sm, dir->ino, text);
+	return len >= 0 && log_opts_parse((struct wire_str){
+						  text, (uint32_t)len },
+					  o) == 0;
+}
+
+void sm_log_named(const struct sm *sm, const struct sm_inode *dir,
+		  struct wire_str name, struct sm_inode *in)
+{
+	struct log_opts o;
+
+	if (!S_ISREG(in->mode))
+		return;
+	in->flags &= ~SM_INODE_LOG;
+	in->log_dir = 0;
+	if (!sm_log_options(sm, dir, &o) || !log_opts_match(&o, name))
+		return;
+	in->flags |= SM_INODE_LOG;
+	in->log_dir = dir->ino;
+}
+
+int sm_run_log_opts(struct sm_ctx *x, const void *body, size_t len)
+{
+	char text[LOG_OPTS_TEXT_MAX];
+	struct meta_ino q;
+	struct sm_inode in;
+	ssize_t got;
+	int err = meta_ino_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	if (!sm_inode_get(x->sm, q.ino, &in))
+		return -ENOENT;
+	if ((in.flags & SM_INODE_LOG) == 0)
+		return -ENODATA;
+	got = options_text(x->sm, S_ISDIR(in.mode) ? in.ino : in.log_dir,
+			   text);
+	wire_put_blob(&x->out, (struct wire_str){
+				       text, got < 0 ? 0 : (uint32_t)got });
+	return 0;
+}
+
 uint64_t sm_log_epoch(const struct sm *sm)
 {
 	return sm->g.log_epoch;

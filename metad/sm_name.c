@@ -86,6 +86,7 @@ int sm_run_link(struct sm_ctx *x, const void *body, size_t len)
 	in.flags &= ~SM_INODE_LINKABLE;
 	in.nlink++;
 	in.ctime = x->now;
+	sm_log_named(x->sm, &dir, l.newname, &in);
 	sm_inode_put(x->sm, &in);
 	sm_dirent_put(x->sm, l.newparent, d.free, l.newname, &in);
 	dir.entries++;

@@ -9,6 +9,7 @@
 #ifndef METAD_SM_PRIV_H
 #define METAD_SM_PRIV_H
 
+#include "common/log_opts.h"
 #include "metad/cow.h"
 #include "metad/sm.h"
 
@@ -128,7 +129,8 @@ ssize_t sm_blob_get(const struct sm *sm, const struct sm_key *prefix,
 #define SM_INODE_XATTR META_ATTR_XATTR
 #define SM_INODE_LINKABLE 0x10u /* O_TMPFILE that never had a name */
 #define SM_INODE_WRITTEN 0x20u /* was ever leased or sized: has blocks */
-#define SM_INODE_KNOWN 0x3eu
+#define SM_INODE_LOG 0x40u /* META_ATTR_LOG */
+#define SM_INODE_KNOWN 0x7eu
 
 struct sm_inode {
 	uint64_t ino;
@@ -149,6 +151,7 @@ struct sm_inode {
 	uint32_t xattr_list; /* bytes of names with their NULs */
 	uint32_t xattr_bytes; /* names and values */
 	uint8_t block_log2;
+	uint64_t log_dir; /* log files: the directory that made it one */
 };
 #define SM_INODE_ENCODED_MAX 192u
 
@@ -294,6 +297,14 @@ int sm_run_log_list(struct sm_ctx *x, const void *body, size_t len);
 int sm_check_log_set(const void *body, size_t len);
 int sm_check_log_drop(const void *body, size_t len);
 int sm_check_log_list(const void *body, size_t len);
+
+/* The options of a log directory; false: it is none. */
+bool sm_log_options(const struct sm *sm, const struct sm_inode *dir,
+		    struct log_opts *o);
+/* @in has got @name in @dir: is it a log file now? Does not write it. */
+void sm_log_named(const struct sm *sm, const struct sm_inode *dir,
+		  struct wire_str name, struct sm_inode *in);
+int sm_run_log_opts(struct sm_ctx *x, const void *body, size_t len);
 
 /* ---- sm_cut.c ---- */
 struct sm_cut_job {

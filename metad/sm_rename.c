@@ -113,6 +113,8 @@ static void move_exchange(struct sm_ctx *x, struct move *m)
 {
 	const struct meta_rename *q = &m->q;
 
+	sm_log_named(x->sm, move_to(m), q->newname, &m->in);
+	sm_log_named(x->sm, &m->from, q->name, &m->target);
 	reparent(&m->in, &m->from, move_to(m));
 	reparent(&m->target, move_to(m), &m->from);
 	m->in.ctime = x->now;
@@ -165,8 +167,17 @@ static void move_replace(struct sm_ctx *x, struct move *m)
 		      &m->in);
 	reparent(&m->in, &m->from, to);
 	m->in.ctime = x->now;
+	sm_log_named(x->sm, to, q->newname, &m->in);
 	sm_inode_put(x->sm, &m->in);
 	write_dirs(x, m);
+}
+
+static uint32_t attr_flags(const struct sm *sm, const struct sm_inode *in)
+{
+	struct meta_attr a;
+
+	sm_inode_attr(sm, in, &a);
+	return a.flags;
 }
 
 int sm_run_rename(struct sm_ctx *x, const void *body, size_t len)
@@ -194,9 +205,11 @@ int sm_run_rename(struct sm_ctx *x, const void *body, size_t len)
 		move_exchange(x, &m);
 	else if (!same)
 		move_replace(x, &m);
+	r.flags = attr_flags(x->sm, &m.in);
 	if (m.has_target && !same) {
 		r.replaced = m.target.ino;
 		r.replaced_nlink = m.target.nlink;
+		r.replaced_flags = attr_flags(x->sm, &m.target);
 	}
 	meta_rename_reply_encode(&x->out, &r);
 	return 0;

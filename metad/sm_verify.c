@@ -116,6 +116,7 @@ static bool check_inode(struct verify *v, struct wire_in *key,
 			struct wire_in *val)
 {
 	uint64_t ino = sm_get_key_u64(key);
+	struct log_opts opts;
 	struct sm_inode in;
 
 	if (wire_in_end(key) != 0 || !sm_inode_decode(&in, ino, val) ||
@@ -136,6 +137,8 @@ static bool check_inode(struct verify *v, struct wire_in *key,
 	}
 	return (in.nlink == 0) == (in.orphan != 0) &&
 	       ((in.flags & SM_INODE_XATTR) != 0) == (in.xattr_list != 0) &&
+	       (!S_ISDIR(in.mode) || (in.flags & SM_INODE_LOG) == 0 ||
+		sm_log_options(v->sm, &in, &opts)) &&
 	       (ino != ROOT_INO || (S_ISDIR(in.mode) && in.nlink != 0));
 }
 

@@ -70,6 +70,8 @@ int sm_xattr_write(struct sm *sm, struct sm_inode *in, struct wire_str name,
 	in->flags |= SM_INODE_XATTR;
 	if (sm_str_is(name, "security.capability"))
 		in->flags |= SM_INODE_CAPS;
+	if (sm_str_is(name, META_XATTR_LOG))
+		in->flags |= SM_INODE_LOG;
 	sm_blob_put(sm, &k, value, len);
 	return 0;
 }
@@ -88,6 +90,8 @@ bool sm_xattr_remove(struct sm *sm, struct sm_inode *in, struct wire_str name)
 		in->flags &= ~SM_INODE_XATTR;
 	if (sm_str_is(name, "security.capability"))
 		in->flags &= ~SM_INODE_CAPS;
+	if (sm_str_is(name, META_XATTR_LOG) && S_ISDIR(in->mode))
+		in->flags &= ~SM_INODE_LOG;
 	return true;
 }
 
@@ -269,6 +273,8 @@ int sm_run_setxattr(struct sm_ctx *x, const void *body, size_t len)
 		err = block_size_set(&in, &s);
 		return err != 0 ? err : finish(x, &in);
 	}
+	if (sm_str_is(s.name, META_XATTR_LOG) && !S_ISDIR(in.mode))
+		return -EINVAL;
 	k = xattr_key(s.ino, s.name);
 	exists = sm_any_prefix(x->sm, &k);
 	if (exists && (s.flags & XATTR_CREATE) != 0)

@@ -36,6 +36,7 @@ static const struct {
 	{ WIRE_OP_META_LOG_RAISE, "meta_ino" },
 	{ WIRE_OP_META_LOG_DROP, "meta_log_drop" },
 	{ WIRE_OP_META_LOG_LIST, "meta_log_list" },
+	{ WIRE_OP_META_LOG_OPTS, "meta_ino" },
 	{ WIRE_OP_META_LOOKUP, "meta_lookup" },
 	{ WIRE_OP_META_GETATTR, "meta_ino" },
 	{ WIRE_OP_META_READDIR, "meta_readdir" },
@@ -129,6 +130,21 @@ static void meta_op_log_set(struct fuzz_rng *rng, struct wire_out *o)
 	meta_log_set_encode(o, &m);
 }
 
+/* Makes log directories, so that creates and renames meet them. */
+static void meta_op_setxattr(struct fuzz_rng *rng, struct wire_out *o)
+{
+	static const char *const texts[] = { "", "match=a*", "match=[!a-c]?",
+		"peers=5 region=64k destage=off fallback=refuse", "peers=4" };
+	const char *text = texts[fuzz_below(rng, array_count(texts))];
+	struct meta_setxattr m = {
+		.ino = fuzz_below(rng, 2) ? ROOT_INO : fuzz_number(rng, 9),
+		.name = { META_XATTR_LOG, sizeof(META_XATTR_LOG) - 1 },
+		.value = { text, (uint32_t)strlen(text) },
+	};
+
+	meta_setxattr_encode(o, &m);
+}
+
 static void meta_op_seed(struct fuzz_rng *rng, struct wire_out *o,
 			 uint64_t *seq)
 {
@@ -152,6 +168,8 @@ static void meta_op_seed(struct fuzz_rng *rng, struct wire_out *o,
 		meta_op_create(rng, &body);
 	else if (op == WIRE_OP_META_LOG_SET && fuzz_below(rng, 8))
 		meta_op_log_set(rng, &body);
+	else if (op == WIRE_OP_META_SETXATTR && fuzz_below(rng, 2))
+		meta_op_setxattr(rng, &body);
 	else if (message)
 		fuzz_find(messages, message)->encode(rng, &body);
 	wire_put_u8(o, (uint8_t)which);

@@ -627,6 +627,66 @@ static void a_restore_goes_on_beyond_all_epochs(struct metad_run *x)
 	metad_client_fini(&e);
 }
 
+/* ---- log directories ---- */
+
+static int set_options(struct metad_client *c, uint64_t ino, const char *text)
+{
+	uint8_t b[256];
+	size_t len = METAD_BODY(b, meta_setxattr, {
+		.ino = ino,
+		.name = { META_XATTR_LOG, sizeof(META_XATTR_LOG) - 1 },
+		.value = { text, (uint32_t)strlen(text) } });
+
+	return metad_client_call(c, WIRE_OP_META_SETXATTR, b, len);
+}
+
+static int get_options(struct metad_client *c, uint64_t ino, const char *want)
+{
+	struct meta_blob m;
+	uint8_t b[8];
+	size_t len = METAD_BODY(b, meta_ino, { .ino = ino });
+	int rv = metad_client_call(c, WIRE_OP_META_LOG_OPTS, b, len);
+
+	if (rv < 0)
+		return rv;
+	CHECK_EQ(meta_blob_parse(c->reply, c->reply_len, &m), 0);
+	CHECK(m.value.len == strlen(want) &&
+	      memcmp(m.value.p, want, m.value.len) == 0);
+	return 0;
+}
+
+static void log_files_outlive_metad(struct metad_run *x)
+{
+	struct meta_rename_reply r;
+	struct metad_client c;
+	uint64_t dir, wal;
+
+	metad_client_begin(x, &c);
+	CHECK_EQ(metad_client_mkdir(&c, ROOT_INO, "db"), 0);
+	dir = c.attr.ino;
+	CHECK_EQ(set_options(&c, dir, "match=*-wal peers=4"), -EINVAL);
+	c.seq_low = c.seq + 1;
+	CHECK_EQ(set_options(&c, dir, "match=*-wal"), 0);
+	CHECK_EQ(metad_client_create(&c, dir, "x-wal", 0), 0);
+	CHECK(c.attr.flags & META_ATTR_LOG);
+	wal = c.attr.ino;
+	CHECK_EQ(metad_client_create(&c, dir, "x", 0), 0);
+	CHECK(!(c.attr.flags & META_ATTR_LOG));
+	CHECK_EQ(get_options(&c, c.attr.ino, ""), -ENODATA);
+	CHECK_EQ(metad_client_sync(&c), 0);
+	child_kill9(&x->child);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_getattr(&c, wal), 0);
+	CHECK(c.attr.flags & META_ATTR_LOG);
+	CHECK_EQ(get_options(&c, wal, "match=*-wal"), 0);
+	CHECK_EQ(metad_client_rename(&c, dir, "x-wal", ROOT_INO, "x-wal"), 0);
+	CHECK_EQ(meta_rename_reply_parse(c.reply, c.reply_len, &r), 0);
+	CHECK(r.ino == wal && !(r.flags & META_ATTR_LOG));
+	CHECK_EQ(get_options(&c, wal, ""), -ENODATA);
+	metad_client_fini(&c);
+}
+
 /* ---- who lends ---- */
 
 /* Ids of the answer, as a number of decimal digits; *shared too. */
@@ -739,6 +799,7 @@ int main(int argc, char **argv)
 		METAD_TEST(only_what_nobody_owns_is_given_up, 1),
 		METAD_TEST(an_older_copy_judges_nothing, 1),
 		METAD_TEST(a_restore_goes_on_beyond_all_epochs, 1),
+		METAD_TEST(log_files_outlive_metad, 1),
 		METAD_TEST(those_who_live_and_have_memory_lend, 1),
 	};
 

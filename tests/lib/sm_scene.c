@@ -116,7 +116,13 @@ static int step_xattr(struct sm_scene *s)
 	const char *name = names[sm_scene_below(s, 3)];
 	uint64_t ino = any_ino(s);
 
-	switch (sm_scene_below(s, 4)) {
+	switch (sm_scene_below(s, 6)) {
+	case 4:
+		return sm_client_setxattr(&s->c, any_dir(s), META_XATTR_LOG,
+					  "match=n[1-9]", 12, 0);
+	case 5:
+		return sm_client_removexattr(&s->c, any_dir(s),
+					     META_XATTR_LOG);
 	case 0:
 		return sm_client_removexattr(&s->c, ino, name);
 	case 1:

@@ -32,7 +32,7 @@ static void unknown_opcodes_are_neither_command_nor_query(void **state)
 					 -EINVAL);
 	}
 	assert_int_equal(commands, 13 + 9);
-	assert_int_equal(queries, 9);
+	assert_int_equal(queries, 10);
 }
 
 static void a_body_cut_short_is_refused(void **state)

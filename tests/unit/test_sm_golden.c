@@ -143,6 +143,9 @@ static void make_state(struct sm_client *c)
 		DO(sm_client_logd(c, id, 100 + id));
 	DO(sm_client_log_set(c, file, 0, 0, peers, 3));
 	DO(sm_client_log_raise(c, file));
+	DO(sm_client_mkdir(c, ROOT_INO, "logs"));
+	DO(sm_client_setxattr(c, c->attr.ino, META_XATTR_LOG, "match=*", 7, 0));
+	DO(sm_client_file(c, c->attr.ino, "wal"));
 }
 
 static int write_golden(void)

@@ -9,6 +9,7 @@
 #include "tests/lib/model_fs.h"
 #include "tests/lib/sm_client.h"
 
+#include <fnmatch.h>
 #include <linux/fs.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 
 #define LOG_INOS 64u /* model_entry[] is of the first inodes only */
 #define LOGDS 4u
+#define INOS 8192u /* no run makes so many */
 
 struct world {
 	struct sm_client c;
@@ -29,6 +31,9 @@ struct world {
 		struct meta_log_peer peers[2];
 	} logs[LOG_INOS];
 	uint64_t log_epoch;
+	/* By inode: the pattern of a log directory; what made a log file. */
+	const char *patterns[INOS];
+	uint64_t log_dirs[INOS];
 	uint32_t boots[LOGDS]; /* of log daemons; 0: not there */
 	struct model_fs *m;
 	uint64_t rng;
@@ -62,6 +67,8 @@ static void assert_same_attr(struct world *w, uint64_t ino)
 		return;
 	}
 	got = sm_client_stat(&w->c, ino);
+	assert_int_equal((got.flags & META_ATTR_LOG) != 0,
+			 w->patterns[ino] != NULL || w->log_dirs[ino] != 0);
 	assert_int_equal(got.mode, want.mode);
 	assert_int_equal(got.nlink, want.nlink);
 	assert_int_equal(got.uid, want.uid);
@@ -214,6 +221,49 @@ static void held(struct world *w, int err, uint64_t ino)
 	}
 }
 
+/* @ino has got a name. */
+static void named(struct world *w, uint64_t ino, uint64_t dir,
+		  const char *name)
+{
+	const char *pattern = w->patterns[dir];
+	struct model_attr a;
+
+	if (model_fs_stat(w->m, ino, &a) == 0 && S_ISREG(a.mode))
+		w->log_dirs[ino] = pattern != NULL &&
+				   fnmatch(pattern, name, 0) == 0 ? dir : 0;
+}
+
+static int op_log_dir(struct world *w, int *want)
+{
+	static const char *const texts[] = { "match=*", "match=[a-c]",
+					     "match=n*", "peers=2" };
+	const char *text = texts[below(w, array_count(texts))];
+	uint64_t ino = any_ino(w);
+	struct model_attr a;
+	bool there = model_fs_stat(w->m, ino, &a) == 0;
+	bool dir = there && S_ISDIR(a.mode), valid = text[0] == 'm';
+	int got;
+
+	/* The model's xattrs are others; the ctime alone is of both. */
+	if (below(w, 2) == 0) {
+		got = sm_client_setxattr(&w->c, ino, META_XATTR_LOG, text,
+					 strlen(text), 0);
+		*want = !valid || (there && !dir) ? -EINVAL :
+			!there ? -ENOENT : 0;
+		if (*want == 0)
+			w->patterns[ino] = text + strlen("match=");
+	} else {
+		got = sm_client_removexattr(&w->c, ino, META_XATTR_LOG);
+		*want = !there ? -ENOENT : w->patterns[ino] == NULL ?
+			-ENODATA : 0;
+		if (*want == 0)
+			w->patterns[ino] = NULL;
+	}
+	if (*want == 0)
+		(void)model_fs_utimens(w->m, ino, a.atime, a.mtime, w->c.now);
+	return got;
+}
+
 static int op_create(struct world *w, int *want)
 {
 	static const uint32_t types[] = { S_IFREG, S_IFREG, S_IFREG, S_IFDIR,
@@ -237,6 +287,8 @@ static int op_create(struct world *w, int *want)
 	got = sm_client_mknod(&w->c, p.parent, p.name, p.mode, p.rdev);
 	*want = model_fs_create(w->m, &p, w->c.now, &ino);
 	held(w, *want, ino);
+	if (*want == 0)
+		named(w, ino, p.parent, p.name);
 	return got;
 }
 
@@ -302,6 +354,8 @@ static int op_link(struct world *w, int *want)
 	int got = sm_client_link(&w->c, ino, dir, name);
 
 	*want = model_fs_link(w->m, ino, dir, name, w->c.now);
+	if (*want == 0)
+		named(w, ino, dir, name);
 	return got;
 }
 
@@ -316,12 +370,19 @@ static int op_rename(struct world *w, int *want)
 	const char *newname = any_name(w);
 	uint32_t flag = flags[below(w, array_count(flags))];
 	struct meta_rename_reply r = { 0 };
+	uint64_t src = 0, dst = 0;
 	int got;
 
+	(void)model_fs_lookup(w->m, dir, name, &src);
+	(void)model_fs_lookup(w->m, newdir, newname, &dst);
 	w->c.uid = w->c.gid = 0;
 	got = sm_client_rename(&w->c, dir, name, newdir, newname, flag, &r);
 	*want = model_fs_rename(w->m, dir, name, newdir, newname, flag,
 				w->c.now);
+	if (*want == 0 && src != dst)
+		named(w, src, newdir, newname);
+	if (*want == 0 && src != dst && flag == RENAME_EXCHANGE)
+		named(w, dst, dir, name);
 	if (r.whiteout != 0)
 		assert_int_equal(model_fs_hold(w->m, r.whiteout), 0);
 	return got;
@@ -420,6 +481,7 @@ static int op_give_back(struct world *w, int *want)
 	model_fs_drop(w->m, ino);
 	if (ino < LOG_INOS)
 		w->logs[ino].epoch = 0;
+	w->patterns[ino] = NULL;
 	return got;
 }
 
@@ -569,7 +631,7 @@ static void step(struct world *w)
 		op_create, op_create, op_create, op_symlink, op_tmpfile,
 		op_unlink, op_unlink, op_rmdir, op_link, op_rename, op_rename,
 		op_attr, op_truncate, op_xattr, op_give_back, op_give_back,
-		op_logd, op_log, op_log, op_log,
+		op_logd, op_log, op_log, op_log, op_log_dir,
 	};
 	uint32_t pick = below(w, array_count(ops));
 	int want = 0;
@@ -579,7 +641,8 @@ static void step(struct world *w)
 		fail_msg("operation %u: %d, model says %d", pick, got, want);
 	w->counts[got == 0]++;
 	if (ops[pick] != op_give_back && ops[pick] != op_xattr &&
-	    ops[pick] != op_logd && below(w, 10) == 0)
+	    ops[pick] != op_logd && ops[pick] != op_log_dir &&
+	    below(w, 10) == 0)
 		repeat(w);
 	assert_same_attr(w, any_ino(w));
 	assert_same_attr(w, any_dir(w));
@@ -591,8 +654,10 @@ static void step(struct world *w)
 
 static void run(uint64_t seed, uint64_t steps)
 {
-	struct world w = { .rng = seed };
+	static struct world w;
 
+	memset(&w, 0, sizeof(w));
+	w.rng = seed;
 	print_message("SM_SEED=%llu\n", (unsigned long long)seed);
 	sm_client_init(&w.c);
 	w.m = model_fs_new(0755, w.c.now);

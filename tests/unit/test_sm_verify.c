@@ -195,6 +195,54 @@ static void a_log_of_a_directory(void **state)
 	f->sm->g.log_count++;
 }
 
+static void a_log_file_of_no_directory(void **state)
+{
+	struct fixture *f = *state;
+
+	load(f, f->file);
+	f->in.flags |= SM_INODE_LOG;
+	store(f);
+}
+
+static void a_directory_for_a_file_that_is_no_log_file(void **state)
+{
+	struct fixture *f = *state;
+
+	load(f, f->file);
+	f->in.log_dir = f->dir;
+	store(f);
+}
+
+static void a_link_that_is_a_log_file(void **state)
+{
+	struct fixture *f = *state;
+
+	load(f, f->link);
+	f->in.flags |= SM_INODE_LOG;
+	f->in.log_dir = f->dir;
+	store(f);
+}
+
+static void a_log_directory_without_options(void **state)
+{
+	struct fixture *f = *state;
+
+	load(f, f->dir);
+	f->in.flags |= SM_INODE_LOG;
+	store(f);
+}
+
+static void a_log_directory_that_was_made_one(void **state)
+{
+	struct fixture *f = *state;
+
+	load(f, f->dir);
+	assert_int_equal(sm_xattr_write(f->sm, &f->in, sm_str(META_XATTR_LOG),
+					"", 0), 0);
+	f->in.log_dir = f->sub;
+	store(f);
+}
+
 static void a_wrong_number_of_logs(void **state)
 {
 	struct fixture *f = *state;
@@ -474,6 +522,11 @@ int main(void)
 		T(a_log_of_no_inode),
 		T(a_log_of_a_directory),
 		T(a_wrong_number_of_logs),
+		T(a_log_file_of_no_directory),
+		T(a_directory_for_a_file_that_is_no_log_file),
+		T(a_link_that_is_a_log_file),
+		T(a_log_directory_without_options),
+		T(a_log_directory_that_was_made_one),
 		T(a_directory_without_a_name),
 		T(a_file_without_a_name),
 		T(a_wrong_link_count),
