@@ -24,10 +24,11 @@ static void rename_request(const struct meta_call *mc, struct meta_rename *r)
 	meta_rename_decode(&in, r);
 }
 
-/* Lock held. An inode has moved to directory @to. Returns 1 for a directory,
- * 0 for others, -1 when its type is not known here. */
+/* Lock held. An inode has moved to directory @to; its name there says whether
+ * it is a log file (@flags, META_ATTR_LOG). Returns 1 for a directory, 0 for
+ * others, -1 when its type is not known here. */
 static int inode_moved(struct core *c, uint64_t ino, uint64_t to,
-		       const struct meta_call *mc)
+		       uint32_t flags, const struct meta_call *mc)
 {
 	struct core_inode *in = inode_find(c, ino);
 	if (!in)
@@ -36,6 +37,8 @@ static int inode_moved(struct core *c, uint64_t ino, uint64_t to,
 	if (!in->attr_valid)
 		return -1;
 	inode_set_ctime(in, mc->now_ns);
+	in->attr.flags &= ~META_ATTR_LOG;
+	in->attr.flags |= flags & META_ATTR_LOG;
 	if (!S_ISDIR(in->attr.mode))
 		return 0;
 	in->attr.parent = to;
@@ -90,11 +93,12 @@ static void rename_take(struct meta_call *mc, const struct meta_rename *req,
 	if (name_cache_get(c, req->newparent, req->newname.p, req->newname.len,
 			   &was) && was == r->ino)
 		return; /* two names of one file: nothing happened */
-	moved = inode_moved(c, r->ino, req->newparent, mc);
+	moved = inode_moved(c, r->ino, req->newparent, r->flags, mc);
 	if (old && old->attr_valid)
 		replaced = S_ISDIR(old->attr.mode) ? 1 : 0;
 	if (exchange)
-		(void)inode_moved(c, r->replaced, req->parent, mc);
+		(void)inode_moved(c, r->replaced, req->parent,
+				  r->replaced_flags, mc);
 	rename_dirs(mc, req, r, moved, replaced);
 	if (r->replaced && !exchange)
 		inode_lost_name(c, r->replaced, r->replaced_nlink, mc);

@@ -95,6 +95,39 @@ static void test_caches_follow_unlink_link_rename(void **state)
 	fix_stop(f);
 }
 
+/* What the cache says of a log file is what metad says. */
+static void check_log(struct fix *f, uint64_t ino, bool want)
+{
+	struct meta_attr a;
+	assert_int_equal(op_getattr(f, ino, &a), 0);
+	assert_int_equal((a.flags & META_ATTR_LOG) != 0, want);
+	check_truth(f);
+}
+
+static void test_a_rename_makes_log_files_and_ends_them(void **state)
+{
+	struct fix *f = fix_new(0);
+	struct meta_attr d, a, b;
+	(void)state;
+	assert_int_equal(op_mkdir(f, ROOT_INO, "d", &d), 0);
+	assert_int_equal(op_setxattr(f, d.ino, META_XATTR_LOG, "match=*-wal",
+				     11, 0), 0);
+	check_log(f, d.ino, true);
+	assert_int_equal(op_mkfile(f, ROOT_INO, "a", &a), 0);
+	assert_int_equal(op_mkfile(f, d.ino, "b-wal", &b), 0);
+	check_log(f, a.ino, false);
+	check_log(f, b.ino, true);
+	assert_int_equal(op_rename(f, ROOT_INO, "a", d.ino, "a-wal", 0), 0);
+	check_log(f, a.ino, true);
+	assert_int_equal(op_rename(f, d.ino, "b-wal", d.ino, "b", 0), 0);
+	check_log(f, b.ino, false);
+	assert_int_equal(op_rename(f, d.ino, "a-wal", d.ino, "b",
+				   RENAME_EXCHANGE), 0);
+	check_log(f, a.ino, false);
+	check_log(f, b.ino, true);
+	fix_stop(f);
+}
+
 static void test_rename_of_unknown_directories_asks_for_counts(
 	void **state)
 {
@@ -500,6 +533,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_kind_of_object_is_made_as_asked),
 		cmocka_unit_test(test_caches_follow_unlink_link_rename),
+		cmocka_unit_test(
+			test_a_rename_makes_log_files_and_ends_them),
 		cmocka_unit_test(
 			test_rename_of_unknown_directories_asks_for_counts),
 		cmocka_unit_test(
