@@ -10,6 +10,7 @@
 #include "metad/copy.h"
 #include "metad/cut.h"
 #include "metad/drive.h"
+#include "metad/log_peers.h"
 #include "metad/monitor.h"
 #include "metad/recover.h"
 #include "metad/room.h"
@@ -96,6 +97,36 @@ static json_t *daemon_json(struct metad *md, const struct cmap_daemon *m)
 	return j;
 }
 
+static json_t *logd_json(struct metad *md, const struct cmap_log *m)
+{
+	const struct log_peer *l = log_peers_find(md->log_peers, m->id);
+	bool up = log_peers_is_up(md->log_peers, m->id);
+	json_t *j = json_pack("{s:I,s:o,s:I,s:o,s:b,s:b}", "id",
+			      (json_int_t)m->id, "addr", json_bytes(m->addr),
+			      "port", (json_int_t)m->port, "domain",
+			      json_bytes(m->domain), "up", up, "draining",
+			      l && l->draining);
+
+	if (j && l) {
+		set_u64(j, "bytes_free", l->free_bytes);
+		set_u64(j, "bytes_total", l->total_bytes);
+		set_u64(j, "heard_ms_ago", uv_now(&md->loop) - l->heard_ms);
+	}
+	return j;
+}
+
+static json_t *logds_json(struct metad *md)
+{
+	const struct cmap *map = sm_map(md->sm);
+	json_t *list = json_array();
+	uint32_t i;
+
+	for (i = 0; list && i < map->log_count; i++)
+		(void)json_array_append_new(list,
+					    logd_json(md, &map->logs[i]));
+	return list;
+}
+
 static json_t *session_json(struct metad *md, const struct sm_session_info *s)
 {
 	struct wire_str st = session_status(md, s->session);
@@ -165,11 +196,12 @@ void admin_status(struct request *r)
 					    daemon_json(md, &map->daemons[i]));
 	(void)snprintf(cluster, sizeof(cluster), "0x%016" PRIx64,
 		       md->cluster_id);
-	j = json_pack("{s:s,s:s,s:I,s:I,s:s,s:s,s:o,s:o}", "program",
+	j = json_pack("{s:s,s:s,s:I,s:I,s:s,s:s,s:o,s:o,s:o}", "program",
 		      "hail-metad", "version", HAILFS_VERSION, "id",
 		      (json_int_t)md->self->id, "pid", (json_int_t)getpid(),
 		      "cluster_id", cluster, "state", metad_state(md),
-		      "blockds", daemons, "sessions", sessions_json(md));
+		      "blockds", daemons, "logds", logds_json(md), "sessions",
+		      sessions_json(md));
 	if (j) {
 		set_u64(j, "epoch", md->epoch);
 		set_u64(j, "uptime_ms", uv_now(&md->loop) - md->start_ms);
@@ -178,6 +210,7 @@ void admin_status(struct request *r)
 		set_u64(j, "inodes", sm_inode_count(md->sm));
 		set_u64(j, "bytes", sm_bytes(md->sm));
 		set_u64(j, "purge_pending", purge_pending(md));
+		set_u64(j, "logs", sm_log_count(md->sm));
 		if (room_full(md->room))
 			(void)json_object_set_new(j, "disk",
 						  json_string("full"));

@@ -70,6 +70,12 @@ code 0 "${K[@]}" status --json
 json "len(d['daemons']) == 5 and len(d['sessions']) == 1"
 json "d['sessions'][0]['mountpoint'] == '$MNT'"
 json "all('epoch' in p and 'state' in p for p in d['daemons'])"
+json "[l['id'] for l in d['daemons'][0]['logds']] == [1, 2] and d['daemons'][0]['logs'] == 0"
+json "all(l['up'] and not l['draining'] for l in d['daemons'][0]['logds'])"
+json "all(l['bytes_total'] >= l['bytes_free'] > 0 for l in d['daemons'][0]['logds'])"
+json "all(l['addr'] == l['domain'] == '127.0.0.1' and l['port'] > 0 for l in d['daemons'][0]['logds'])"
+code 0 "${K[@]}" status
+grep -Eq '^logd 1 +127.0.0.1:[0-9]+ +up ' "$T/out" || { cat "$T/out"; fail "lenders"; }
 code 0 "${K[@]}" df --json
 json "d['bytes_total'] > d['bytes_free'] > 0 and d['inodes'] == 2"
 # Daemons on one disk have it once, not twice, with what they have taken
@@ -156,6 +162,12 @@ code 1 "${K[@]}" blockd scrub 9; says "no blockd 9"
 code 0 "${K[@]}" logd drain 1 --wait --json
 json "d['state'] == 'drained' and d['draining'] and d['lent_bytes'] == 0"
 json "d['free_bytes'] == 0"
+for _ in $(seq 100); do # its next heartbeat tells metad
+	"$CTL" "${K[@]}" status >"$T/out"
+	grep -Eq '^logd 1 .* draining ' "$T/out" && break
+	sleep 0.1
+done
+grep -Eq '^logd 1 .* draining ' "$T/out" || fail "drained, and offered"
 code 0 "${K[@]}" logd drain 1 --off --json
 json "d['state'] == 'ok' and d['free_bytes'] == d['total_bytes'] > 0"
 code 1 "${K[@]}" logd drain 9; says "no logd 9"

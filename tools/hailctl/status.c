@@ -77,6 +77,42 @@ static void print_daemons(json_t *list)
 	table_print_free(t);
 }
 
+/* Who lends memory to logs, as metad sees it; nothing when nobody does. */
+static void print_logds(json_t *daemons)
+{
+	static const char *const columns[] = { "LENDER", "ADDRESS", "STATE",
+					       "FREE", "TOTAL", "DOMAIN" };
+	json_t *list = json_object_get(json_array_get(daemons, 0), "logds");
+	struct table *t;
+	json_t *o;
+	size_t i;
+
+	if (json_array_size(list) == 0)
+		return;
+	t = table_new(columns, array_count(columns));
+	json_array_foreach(list, i, o) {
+		bool up = json_is_true(json_object_get(o, "up"));
+		char id[16], addr[CMAP_ADDR_LEN_MAX + 8], free_text[32];
+		char total[32];
+
+		snprintf(id, sizeof(id), "logd %llu",
+			 (unsigned long long)json_u64(o, "id"));
+		snprintf(addr, sizeof(addr), "%s:%llu",
+			 json_text(o, "addr", "?"),
+			 (unsigned long long)json_u64(o, "port"));
+		out_size(json_u64(o, "bytes_free"), free_text,
+			  sizeof(free_text));
+		out_size(json_u64(o, "bytes_total"), total, sizeof(total));
+		table_row(t, (const char *[]){
+			id, addr, !up ? "down" :
+			json_is_true(json_object_get(o, "draining")) ?
+			"draining" : "up", free_text, total,
+			json_text(o, "domain", "") });
+	}
+	putchar('\n');
+	table_print_free(t);
+}
+
 /* The list inside a sessions document. */
 static json_t *session_list(json_t *doc)
 {
@@ -158,6 +194,7 @@ int cmd_status(struct ctl *c, char **args)
 		       c->conf.name ? c->conf.name : "(unnamed)",
 		       (unsigned long long)c->conf.cluster_id);
 		print_daemons(list);
+		print_logds(list);
 		json_decref(list);
 		if (sessions) {
 			putchar('\n');
