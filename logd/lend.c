@@ -183,6 +183,8 @@ static void region_free(struct lend *l, struct lend_log *g,
 /* The first @count. */
 static void regions_free(struct lend *l, struct lend_log *g, uint32_t count)
 {
+	if (count == 0)
+		return;
 	for (uint32_t i = 0; i < count; i++)
 		region_free(l, g, g->regions[i]);
 	g->region_count -= count;
@@ -533,14 +535,22 @@ static int check_slot(const struct lend *l, const struct log_write *m,
 }
 
 /* First the records, then the slot that says that they are there, in the place
- * of the older one: somebody may read this memory now. */
+ * of the older one, and of that its checksum last: somebody may read this
+ * memory now. */
 static void put(struct lend_region *r, const struct log_slot *slot,
 		const void *slot_bytes, const uint8_t *data, uint32_t len)
 {
+	const size_t body = LOG_SLOT_SIZE - sizeof(uint32_t);
+	uint8_t *to;
+	uint32_t crc;
+
 	memcpy(r->base + r->end, data, len);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	r->newest ^= 1;
-	memcpy(r->base + r->newest * LOG_SLOT_SIZE, slot_bytes, LOG_SLOT_SIZE);
+	to = r->base + r->newest * LOG_SLOT_SIZE;
+	memcpy(to, slot_bytes, body);
+	memcpy(&crc, (const uint8_t *)slot_bytes + body, sizeof(crc));
+	__atomic_store_n((uint32_t *)(void *)(to + body), crc,
+			 __ATOMIC_RELEASE);
 	r->end = slot->end;
 	r->seq = slot->seq;
 }

@@ -299,8 +299,8 @@ static void memory_that_cannot_be_pinned_is_told(struct logd_run *x)
 	static const char *const must[] = { "--pin", "must", NULL };
 	static const char *const no[] = { "--pin", "no", NULL };
 
-	if (geteuid() != 0) {
-		printf("# needs root to take CAP_IPC_LOCK away\n");
+	if (geteuid() != 0 || LRUN_SANITIZED) {
+		printf("# needs root to take CAP_IPC_LOCK away, and mlock()\n");
 		return;
 	}
 	x->child.before_exec = no_locked_memory;

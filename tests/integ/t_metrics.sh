@@ -6,11 +6,12 @@ need_root
 need python3
 cluster_up --no-mount
 "$CTL" local down "$C" >"$T/out" 2>&1
-read -r meta blk mnt < <(python3 -c 'import socket
-s = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+read -r meta blk log mnt < <(python3 -c 'import socket
+s = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
 print(*[x.getsockname()[1] for x in s])')
 sed -i -e "/^metad /s/\$/ metrics-port=$meta/" \
-	-e "/^blockd 1 /s/\$/ metrics-port=$blk/" "$C/cluster.conf"
+	-e "/^blockd 1 /s/\$/ metrics-port=$blk/" \
+	-e "/^logd 1 /s/\$/ metrics-port=$log/" "$C/cluster.conf"
 cluster_up -o "metrics_port=$mnt"
 for i in $(seq 20); do echo text >"$MNT/f$i"; done
 sync "$MNT"/f*
@@ -48,6 +49,11 @@ page "$meta" 't["hail_metad_mutations"] == "counter" and
 	m["hail_metad_raft_append_seconds_count"] ==
 	m["hail_metad_raft_append_seconds_bucket{le=\"+Inf\"}"] > 0'
 page "$blk" 'm["hail_blockd_request_seconds_count{op=\"write_sync\"}"] > 0'
+page "$log" 't["hail_logd_writes"] == "counter" and
+	t["hail_logd_request_seconds"] == "histogram" and
+	"hail_logd_request_seconds_count{op=\"write\"}" in m and
+	m["hail_logd_frames_in_total"] > 0 and
+	m["hail_logd_lent_bytes"] >= 0'
 page "$mnt" 'm["hailfs_names_creates"] >= 20 and m["hailfs_fenced"] == 0 and
 	m["hailfs_wb_bytes_max"] == 64 << 20 and
 	sum(m["hailfs_blockds_up{id=\"%d\"}" % i] for i in (1, 2, 3)) == 3 and

@@ -10,6 +10,13 @@
 #include "tests/lib/fake_metad.h"
 #include "tests/lib/log_stream.h"
 
+/* A sanitizer's daemon takes more memory, and locks none. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LRUN_SANITIZED 1
+#else
+#define LRUN_SANITIZED 0
+#endif
+
 #define LRUN_CLUSTER_ID LOG_STREAM_CLUSTER_ID
 
 struct logd_run {

@@ -215,8 +215,11 @@ static bool look(const uint8_t *base, uint64_t until_seq)
 
 	/* What was seen is not looked at again, to be quick. */
 	while (seq <= until_seq) {
+		for (unsigned i = LOG_SLOT_SIZE - 4; i < sizeof(slots);
+		     i += LOG_SLOT_SIZE) /* checksums come last */
+			(void)__atomic_load_n((const uint32_t *)(const void *)
+					      (base + i), __ATOMIC_ACQUIRE);
 		memcpy(slots, base, sizeof(slots));
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (log_slot_newest(slots, &s) < 0 || s.seq < seq)
 			continue;
 		if (log_rec_walk(base, from, s.end, seq, NULL, NULL, &seq) < 0)
