@@ -436,10 +436,30 @@ static void nothing_is_posted_to_a_region_that_is_not_lent(void **state)
 
 /* ---- trimming ---- */
 
-static void what_is_not_committed_or_last_is_not_trimmed(void **state)
+static void what_is_not_committed_is_not_trimmed(void **state)
 {
 	struct log_writer w;
 	uint8_t *base;
+
+	(void)state;
+	log_fix_setup_two(&w);
+	log_fix_settle(&w, 0);
+	assert_null(log_writer_trim(&w, w.seq));
+	log_fix_settle(&w, 1);
+	assert_int_equal(w.committed, FULL + 1);
+	assert_null(log_writer_trim(&w, FULL - 1));
+	base = log_writer_trim(&w, w.seq);
+	assert_non_null(base);
+	free(base);
+	assert_int_equal(w.region_first, 1);
+	assert_null(log_writer_trim(&w, w.seq));
+	log_fix_teardown(&w);
+}
+
+/* With the next one empty nothing else would tell the end. */
+static void the_last_region_with_a_record_is_not_trimmed(void **state)
+{
+	struct log_writer w;
 
 	(void)state;
 	log_fix_setup(&w);
@@ -447,20 +467,11 @@ static void what_is_not_committed_or_last_is_not_trimmed(void **state)
 	log_fix_append_times(&w, FULL);
 	log_fix_add_region(&w);
 	log_fix_settle(&w, 0);
-	assert_null(log_writer_trim(&w, w.seq));
 	log_fix_settle(&w, 1);
 	assert_int_equal(w.committed, FULL);
-	/* The next one is empty: nothing else would tell the end. */
 	assert_null(log_writer_trim(&w, w.seq));
 	log_fix_append_times(&w, 1);
-	assert_null(log_writer_trim(&w, FULL - 1));
-	base = log_writer_trim(&w, w.seq);
-	assert_non_null(base);
-	free(base);
-	assert_int_equal(w.region_first, 1);
-	log_fix_settle(&w, 0);
-	log_fix_settle(&w, 1);
-	assert_null(log_writer_trim(&w, w.seq));
+	log_fix_trim_one(&w);
 	log_fix_teardown(&w);
 }
 
@@ -911,7 +922,8 @@ int main(void)
 		cmocka_unit_test(regions_are_asked_for_in_order_one_at_a_time),
 		cmocka_unit_test(
 			nothing_is_posted_to_a_region_that_is_not_lent),
-		cmocka_unit_test(what_is_not_committed_or_last_is_not_trimmed),
+		cmocka_unit_test(what_is_not_committed_is_not_trimmed),
+		cmocka_unit_test(the_last_region_with_a_record_is_not_trimmed),
 		cmocka_unit_test(what_is_being_sent_is_not_trimmed),
 		cmocka_unit_test(a_peer_frees_what_is_trimmed),
 		cmocka_unit_test(
