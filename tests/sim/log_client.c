@@ -138,16 +138,17 @@ bool client_call(struct client *c, enum reg_kind kind)
 		return false;
 	memset(&c->call, 0, sizeof(c->call));
 	c->call.kind = kind;
-	c->call.session = c->session;
 	c->call.epoch = c->epoch;
 	return true;
 }
 
 void client_start(struct world *w, struct client *c)
 {
-	require(w, ++w->reg.sessions < SESSIONS_MAX, "a larger SESSIONS_MAX");
-	c->session = w->reg.sessions;
-	w->reg.live[c->session] = true;
+	memset(&c->metad, 0, sizeof(c->metad));
+	sm_client_join(&c->metad, w->reg.admin.sm);
+	c->session = c->metad.session;
+	w->session = u64_max(w->session, c->session);
+	require(w, w->session < SESSIONS_MAX, "a larger SESSIONS_MAX");
 	c->mode = CLIENT_IDLE;
 	c->epoch = 0;
 	c->paused = false;
@@ -165,14 +166,17 @@ void client_forget(struct client *c)
 
 void client_kill(struct world *w, struct client *c)
 {
+	if (c->mode == CLIENT_DEAD)
+		return;
 	for (uint32_t id = 1; id <= PEERS; id++)
 		client_break(w, c, id);
 	/* What was under way to metad may arrive. */
 	if (c->call.kind != REG_NONE && !c->call.done && world_chance(w, 2))
-		registry_execute(w, &c->call);
+		registry_execute(w, c);
 	c->call.kind = REG_NONE;
 	client_forget(c);
 	recover_end(c);
+	sm_client_leave(&c->metad);
 	c->mode = CLIENT_DEAD;
 }
 
@@ -222,7 +226,7 @@ static void ready_act(struct world *w, struct client *c)
 			client_fenced(w, c);
 		return;
 	}
-	log_writer_init(&c->writer, CLUSTER, INO, c->call.entry.epoch,
+	log_writer_init(&c->writer, CLUSTER, w->reg.ino, c->call.entry.epoch,
 			c->call.entry.version, LOG2, ids, LISTED,
 			(uint64_t)w->blocks.len * CELL);
 	c->writer_there = true;

@@ -16,7 +16,7 @@ void peer_start(struct world *w, struct peer *p)
 	if (!p->memory || lend_pool_init(&p->pool, p->memory, MEMORY) < 0 ||
 	    lend_new(&o, &p->lend) < 0)
 		abort();
-	w->reg.boot_id[p->id] = p->boot_id;
+	registry_logd(w, p->id, p->boot_id);
 }
 
 void peer_stop(struct peer *p)
@@ -35,7 +35,7 @@ bool peer_lost(struct world *w, struct log_writer_peer_id id)
 
 	if (p->boot_id != id.boot_id)
 		return true;
-	g = lend_find(p->lend, INO, w->history.data_epoch);
+	g = lend_find(p->lend, w->reg.ino, w->reg.entry.data_epoch);
 	return g && g->given_up;
 }
 
@@ -69,13 +69,13 @@ void peer_collect(struct world *w, struct peer *p)
 		    p->verdict == META_LOG_UNLISTED)
 			p->asked.epoch = 0;
 	/* What it knows of sessions is as new as the verdict. */
-	for (uint64_t i = 1; i <= w->reg.sessions; i++)
-		p->dead[i] = !w->reg.live[i];
+	for (uint64_t i = 1; i <= w->session; i++)
+		p->dead[i] = !registry_live(w, i);
 }
 
-static int fence(struct peer *p, struct msg *m)
+static int fence(const struct world *w, struct peer *p, struct msg *m)
 {
-	struct log_fence f = { .ino = INO,
+	struct log_fence f = { .ino = w->reg.ino,
 			       .epoch = m->epoch,
 			       .data_epoch = m->data_epoch };
 	const struct lend_log *g;
@@ -104,9 +104,9 @@ static int fence(struct peer *p, struct msg *m)
 	return 0;
 }
 
-static int read_region(struct peer *p, struct msg *m)
+static int read_region(const struct world *w, struct peer *p, struct msg *m)
 {
-	struct log_read r = { .ino = INO,
+	struct log_read r = { .ino = w->reg.ino,
 			      .epoch = m->epoch,
 			      .data_epoch = m->data_epoch,
 			      .index = m->index,
@@ -124,9 +124,9 @@ static int read_region(struct peer *p, struct msg *m)
 	return 0;
 }
 
-static int write_region(struct peer *p, struct msg *m)
+static int write_region(const struct world *w, struct peer *p, struct msg *m)
 {
-	struct log_write r = { .ino = INO,
+	struct log_write r = { .ino = w->reg.ino,
 			       .epoch = m->epoch,
 			       .data_epoch = m->data_epoch,
 			       .index = m->index,
@@ -137,9 +137,10 @@ static int write_region(struct peer *p, struct msg *m)
 	return lend_write(p->lend, m->session, &r, m->data, m->len);
 }
 
-static int alloc_region(struct peer *p, const struct msg *m)
+static int alloc_region(const struct world *w, struct peer *p,
+			const struct msg *m)
 {
-	struct log_alloc r = { .ino = INO,
+	struct log_alloc r = { .ino = w->reg.ino,
 			       .epoch = m->epoch,
 			       .data_epoch = m->data_epoch,
 			       .index = m->index,
@@ -149,9 +150,10 @@ static int alloc_region(struct peer *p, const struct msg *m)
 	return lend_alloc(p->lend, m->session, &r, &got);
 }
 
-static int free_regions(struct peer *p, const struct msg *m)
+static int free_regions(const struct world *w, struct peer *p,
+			const struct msg *m)
 {
-	struct log_free r = { .ino = INO,
+	struct log_free r = { .ino = w->reg.ino,
 			      .epoch = m->epoch,
 			      .data_epoch = m->data_epoch,
 			      .below = m->index };
@@ -169,21 +171,21 @@ void peer_execute(struct world *w, struct peer *p, struct msg *m)
 	}
 	switch (m->kind) {
 	case MSG_ALLOC:
-		m->err = alloc_region(p, m);
+		m->err = alloc_region(w, p, m);
 		break;
 	case MSG_WRITE:
-		m->err = write_region(p, m);
+		m->err = write_region(w, p, m);
 		free(m->data);
 		m->data = NULL;
 		break;
 	case MSG_FENCE:
-		m->err = fence(p, m);
+		m->err = fence(w, p, m);
 		break;
 	case MSG_READ:
-		m->err = read_region(p, m);
+		m->err = read_region(w, p, m);
 		break;
 	case MSG_FREE:
-		m->err = free_regions(p, m);
+		m->err = free_regions(w, p, m);
 		break;
 	}
 }

@@ -24,7 +24,7 @@ void recover_begin(struct world *w, struct client *c)
 	c->mode = CLIENT_RECOVER;
 	/* An outcome that is not known yet is of no interest any more. */
 	if (c->call.kind != REG_NONE && !c->call.done)
-		registry_execute(w, &c->call);
+		registry_execute(w, c);
 	c->call.kind = REG_NONE;
 	c->call.done = false;
 }
@@ -75,12 +75,12 @@ static void fence_one(struct world *w, struct client *c, uint32_t i)
 	client_send(c, id, m);
 }
 
-static void fence_reply(struct client *c, const struct msg *m)
+static void fence_reply(struct world *w, struct client *c, const struct msg *m)
 {
 	const struct reg_entry *e = &c->r.entry;
 	struct log_choose_what what = {
 		.cluster_id = CLUSTER,
-		.ino = INO,
+		.ino = w->reg.ino,
 		.data_epoch = e->data_epoch,
 		.boot_id = e->peers[m->peer].boot_id,
 	};
@@ -102,8 +102,7 @@ static void choose(struct world *w, struct client *c)
 		break;
 	case LOG_CHOICE_LOST:
 		history_lost(w);
-		recover_end(c);
-		c->mode = CLIENT_READY;
+		r->phase = RECOVER_DROP;
 		break;
 	case LOG_CHOICE_EMPTY:
 		r->phase = RECOVER_DROP;
@@ -208,9 +207,9 @@ static void read_reply(struct world *w, struct client *c, const struct msg *m)
 	require(w, m->peer == r->chosen && m->count == r->read_done,
 		"a reply to an older question");
 	if (!c->writer_there) {
-		log_writer_init(&c->writer, CLUSTER, INO, r->entry.data_epoch,
-				r->entry.version, LOG2, r->entry.peers, LISTED,
-				0);
+		log_writer_init(&c->writer, CLUSTER, w->reg.ino,
+				r->entry.data_epoch, r->entry.version, LOG2,
+				r->entry.peers, LISTED, 0);
 		c->writer_there = true;
 	}
 	base = calloc(1, 1u << LOG2);
@@ -237,7 +236,7 @@ static void apply_act(struct world *w, struct client *c)
 	struct op o, cell;
 	uint32_t size;
 
-	if (!w->reg.live[c->session]) {
+	if (!registry_live(w, c->session)) {
 		client_fenced(w, c);
 		return;
 	}
@@ -294,7 +293,7 @@ void recover_reply(struct world *w, struct client *c, uint32_t id,
 	switch (m->kind) {
 	case MSG_FENCE:
 		if (m->err == 0 && c->r.phase == RECOVER_FENCE)
-			fence_reply(c, m);
+			fence_reply(w, c, m);
 		break;
 	case MSG_READ:
 		if (c->r.phase == RECOVER_READ)

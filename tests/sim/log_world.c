@@ -1,4 +1,4 @@
-/* The file, what was promised of it, the registry, and messages. */
+/* The file, what was promised of it, and messages. */
 #include "tests/sim/log_world.h"
 
 /* ---- the file ---- */
@@ -148,10 +148,11 @@ void history_lost(struct world *w)
 		lost += peer_lost(w, w->reg.entry.peers[i]);
 	require(w, lost > LISTED / 2, "said to be lost, and a majority has it");
 	w->n.lost++;
-	/* The operator takes what there is. */
+	/* The operator takes what there is; perhaps not at the first try. */
+	if (h->data_epoch == 0)
+		return;
 	h->kept[h->data_epoch] = h->op_count;
 	h->data_epoch = 0;
-	w->reg.entry.there = false;
 }
 
 void history_direct(struct world *w, const struct op *o)
@@ -159,92 +160,6 @@ void history_direct(struct world *w, const struct op *o)
 	require(w, w->history.data_epoch == 0, "past the log");
 	content_apply(&w->blocks, o);
 	w->n.fallbacks++;
-}
-
-/* ---- the registry ---- */
-
-static bool listed(const struct registry *g,
-		   const struct log_writer_peer_id *peers)
-{
-	for (uint32_t i = 0; i < LISTED; i++)
-		if (g->boot_id[peers[i].id] != peers[i].boot_id)
-			return false;
-	return true;
-}
-
-static bool mine(const struct registry *g, const struct reg_call *k)
-{
-	return g->entry.there && g->entry.epoch == k->epoch &&
-	       g->entry.session == k->session;
-}
-
-static int execute_set(struct world *w, struct reg_call *k)
-{
-	struct registry *g = &w->reg;
-
-	if (k->epoch == 0) {
-		if (g->lease != k->session)
-			return -EPERM;
-		if (g->entry.there)
-			return -EEXIST;
-	} else if (!mine(g, k) || g->entry.version != k->version) {
-		return -ESTALE;
-	}
-	if (!listed(g, k->peers))
-		return -ENXIO;
-	if (k->epoch == 0) {
-		g->entry = (struct reg_entry){ .there = true,
-					       .epoch = ++g->epoch,
-					       .data_epoch = g->epoch,
-					       .session = k->session };
-		history_begin(w, g->epoch);
-	}
-	g->entry.version++;
-	memcpy(g->entry.peers, k->peers, sizeof(k->peers));
-	return 0;
-}
-
-static int execute(struct world *w, struct reg_call *k)
-{
-	struct registry *g = &w->reg;
-
-	if (!g->live[k->session])
-		return -ESTALE;
-	switch (k->kind) {
-	case REG_LEASE:
-		if (g->lease && g->lease != k->session && g->live[g->lease])
-			return -EBUSY;
-		g->lease = k->session;
-		return 0;
-	case REG_SET:
-		return execute_set(w, k);
-	case REG_RAISE:
-		if (!g->entry.there)
-			return -ENOENT;
-		if (g->entry.session != k->session && g->live[g->entry.session])
-			return -EBUSY;
-		g->entry.epoch = ++g->epoch;
-		g->entry.session = k->session;
-		return 0;
-	case REG_DROP:
-		if (!g->entry.there)
-			return 0;
-		if (!mine(g, k))
-			return -ESTALE;
-		history_drop(w);
-		g->entry.there = false;
-		return 0;
-	case REG_NONE:
-		break;
-	}
-	abort();
-}
-
-void registry_execute(struct world *w, struct reg_call *k)
-{
-	k->err = execute(w, k);
-	k->entry = w->reg.entry;
-	k->done = true;
 }
 
 /* ---- messages ---- */

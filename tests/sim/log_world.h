@@ -2,8 +2,9 @@
  * lend memory, the registry, the blocks. All messages lie in queues until the
  * seed delivers them. For tests/sim/sim_log.c.
  *
- * Real are log_writer, log_choose, lend and the records; the registry, blocks,
- * sessions and leases are models of what metad and the core promise.
+ * Real are log_writer, log_choose, lend, the records, and metad's state machine
+ * for sessions, leases and the registry; the blocks are a model of what the
+ * core promises, and so is what refuses a dead session's writes there.
  */
 #ifndef TESTS_SIM_LOG_WORLD_H
 #define TESTS_SIM_LOG_WORLD_H
@@ -11,6 +12,7 @@
 #include "fuse/core/log_choose.h"
 #include "fuse/core/log_writer.h"
 #include "logd/lend.h"
+#include "tests/lib/sm_client.h"
 
 #define PEERS 5u
 #define LISTED 3u /* peers of a log */
@@ -19,7 +21,6 @@
 #define CELLS 20u
 #define CELL 3000u /* bytes; not a multiple of anything */
 #define OPS_MAX 400u
-#define INO 77u
 #define CLUSTER 5u
 #define LOG2 LOG_REGION_LOG2_MIN
 #define PEER_REGIONS 16u /* of memory */
@@ -27,6 +28,7 @@
 #define LOGS_MAX 4096u
 
 struct world;
+struct client;
 
 /* ---- the file ---- */
 
@@ -96,7 +98,7 @@ struct reg_entry {
 struct reg_call {
 	enum reg_kind kind;
 	bool done;
-	uint64_t session, epoch;
+	uint64_t epoch;
 	uint32_t version;
 	struct log_writer_peer_id peers[LISTED];
 	int err;
@@ -104,15 +106,22 @@ struct reg_call {
 };
 
 struct registry {
-	uint64_t epoch; /* last given */
-	uint64_t sessions; /* last given */
-	bool live[SESSIONS_MAX];
-	uint64_t lease; /* session */
-	struct reg_entry entry;
+	struct sm_client admin; /* makes the file; ends sessions */
+	uint64_t ino;
+	struct reg_entry entry; /* what there is */
+	bool gone[SESSIONS_MAX]; /* sessions */
 	uint64_t boot_id[PEERS + 1]; /* that are registered */
 };
 
-void registry_execute(struct world *w, struct reg_call *k);
+void registry_begin(struct world *w);
+void registry_end(struct world *w);
+bool registry_live(struct world *w, uint64_t session);
+/* First it is refused; the second time, when all know that, its lease goes. */
+void registry_expire(struct world *w, uint64_t session);
+/* A peer has begun. */
+void registry_logd(struct world *w, uint32_t id, uint64_t boot_id);
+/* What the client has asked for. */
+void registry_execute(struct world *w, struct client *c);
 
 /* ---- messages ---- */
 
@@ -212,6 +221,7 @@ struct client {
 	uint32_t index;
 	enum client_mode mode;
 	bool paused;
+	struct sm_client metad; /* while it is not dead */
 	uint64_t session;
 	struct link links[PEERS + 1]; /* by id */
 	struct reg_call call;
@@ -269,7 +279,7 @@ struct world {
 	uint32_t mood;
 	bool calm; /* no more faults */
 	uint64_t now;
-	uint64_t tag; /* last given */
+	uint64_t tag, session; /* last given */
 	struct content blocks; /* durable */
 	struct registry reg;
 	struct history history;

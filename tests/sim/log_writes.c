@@ -124,8 +124,10 @@ static void destage(struct world *w, struct client *c)
 {
 	uint8_t *base;
 
-	if (!w->reg.live[c->session]) {
-		client_fenced(w, c);
+	/* The blocks refuse it, which it may take long to notice. */
+	if (!registry_live(w, c->session)) {
+		if (w->calm || world_chance(w, 20))
+			client_fenced(w, c);
 		return;
 	}
 	if (world_chance(w, 2)) {
@@ -237,7 +239,7 @@ static void end_act(struct world *w, struct client *c)
 			return;
 		c->call.kind = REG_NONE;
 		c->call.done = false;
-		if (c->call.err || !w->reg.live[c->session]) {
+		if (c->call.err || !registry_live(w, c->session)) {
 			client_fenced(w, c);
 			return;
 		}
@@ -250,7 +252,7 @@ static void end_act(struct world *w, struct client *c)
 	}
 	if (c->answered < v->committed) {
 		answer(w, c);
-	} else if (!w->reg.live[c->session]) {
+	} else if (!registry_live(w, c->session)) {
 		client_fenced(w, c);
 	} else if (c->settled < v->committed) {
 		settle(w, c);
