@@ -676,6 +676,8 @@ static void cut_start(struct cut_op *o)
 	} else if (cut_log(o)) {
 		return;
 	} else if (o->truncate) {
+		if (cures)
+			log_forget_lost(c, in);
 		truncate_go(o);
 	} else {
 		fallocate_go(o);

@@ -237,6 +237,7 @@ static void log_opened(struct log_file *lf)
 	lf->state = LOG_ACTIVE;
 	lf->covers = !in->wb || wb_inode_clean(in);
 	c->log->n.opened++;
+	c->log->fallback_told = false;
 	log_writer_init(&lf->w, c->opt.conf->cluster_id, in->ino, lf->epoch,
 			lf->version, LOG_REGION_LOG2_DEFAULT, lf->ids,
 			(uint8_t)lf->id_count, in->attr.size);
@@ -254,8 +255,10 @@ static void log_fall_back(struct log_file *lf, int err)
 {
 	struct core *c = lf->c;
 
-	diag_warn("log", "event=fallback ino=%llu error=\"%s\"",
-		  (unsigned long long)lf->in->ino, strerror(-err));
+	if (!c->log->fallback_told)
+		diag_warn("log", "event=fallback ino=%llu error=\"%s\"",
+			  (unsigned long long)lf->in->ino, strerror(-err));
+	c->log->fallback_told = true;
 	c->log->n.fallbacks++;
 	lf->in->log_retry_ms = core_now_ms() + LOG_FALLBACK_MS;
 	log_end(lf);

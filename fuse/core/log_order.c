@@ -12,7 +12,7 @@
 
 static bool log_behind(const struct log_file *lf)
 {
-	return lf->state == LOG_ACTIVE && lf->ordered &&
+	return lf->state == LOG_ACTIVE && lf->ordered && !lf->in->bad &&
 	       lf->destaged_seq < lf->w.seq;
 }
 
@@ -118,10 +118,12 @@ void log_order_step(struct log_file *lf, int err)
 		log_destage(lf);
 		return;
 	}
-	/* A log that has ended is in the blocks, or lost with its session. */
+	/* A log that has ended is in the blocks, or lost with its session; for
+	 * one that is lost nobody can wait. A soft mount tells that it waits no
+	 * longer. */
 	lf->order_seq = 0;
-	if (err || --l->round_left == 0)
-		round_end(c, err);
+	if (err == -ETIMEDOUT || --l->round_left == 0)
+		round_end(c, err == -ETIMEDOUT ? err : 0);
 }
 
 /* Takes the inode's frames out of a list. Returns its new end. */

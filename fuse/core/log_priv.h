@@ -146,6 +146,7 @@ struct log_client {
 	uint64_t mirror_bytes; /* of all */
 	struct core_deferred fenced; /* asks metad whether we still live */
 	bool fence_told;
+	bool fallback_told; /* until a log is opened again */
 	/* log_order.c: frames of this round, and of the next */
 	struct wb_io *held, *held_next, **held_tail;
 	/* those that wait, likewise */
@@ -256,6 +257,9 @@ void log_dev_ping(struct log_dev *d);
 /* ---- log_tick.c; lock held ---- */
 void log_tick_want(struct core *c);
 void log_destage(struct log_file *lf);
+/* The file begins anew: the log that could not be recovered is not waited for
+ * any more. */
+void log_forget_lost(struct core *c, struct core_inode *in);
 
 /* ---- log_order.c; lock held ---- */
 /* Has this frame to wait? Then it is taken, and log_order_go() follows. */

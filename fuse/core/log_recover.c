@@ -329,7 +329,7 @@ static int recover(struct recovery *r, uint64_t ino, uint64_t deadline_ms)
 	return err;
 }
 
-static void mark_lost(struct core *c, uint64_t ino, int err)
+static void mark_lost(struct core *c, uint64_t ino, uint64_t epoch, int err)
 {
 	struct core_inode *in;
 
@@ -341,8 +341,10 @@ static void mark_lost(struct core *c, uint64_t ino, int err)
 			       strerror(-err));
 	core_lock(c);
 	in = inode_get(c, ino);
-	if (in)
+	if (in) {
 		in->bad = true;
+		in->log_lost = epoch;
+	}
 	core_unlock(c);
 }
 
@@ -357,18 +359,16 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 		return -ENOMEM;
 	r->c = c;
 	err = recover(r, e->ino, deadline_ms);
+	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE) {
+		mark_lost(c, e->ino, r->epoch, err);
+		err = -ENOENT;
+	}
 	for (uint32_t i = 0; i < r->count; i++)
 		log_answer_fini(&r->answers[i]);
 	recovery_forget(r);
 	free(r);
-	if (err == -ENOENT || err == -EBUSY)
-		return 0;
-	if (err == -ESTALE)
-		return err;
-	if (err) {
-		mark_lost(c, e->ino, err);
-		return 0;
-	}
+	if (err)
+		return err == -ESTALE ? err : 0;
 	c->log->n.recovered++;
 	diag_info("log", "event=recovered ino=%llu ms=%llu",
 		  (unsigned long long)e->ino,

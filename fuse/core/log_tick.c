@@ -116,6 +116,15 @@ static void drop_done(struct meta_call *mc, int err, const uint8_t *body,
 	core_unlock(c);
 }
 
+static void lost_done(struct meta_call *mc, int err, const uint8_t *body,
+		      uint32_t len)
+{
+	(void)mc;
+	(void)err; /* another has recovered it, or it is gone with the file */
+	(void)body;
+	(void)len;
+}
+
 /* Everything is in the blocks, durably. */
 static void drop_send(struct log_file *lf)
 {
@@ -134,6 +143,25 @@ static void drop_send(struct log_file *lf)
 	lf->state = LOG_DROPPING;
 	meta_call_queue(mc, &o);
 	inode_mutated(lf->in, meta_last_seq(lf->c));
+}
+
+void log_forget_lost(struct core *c, struct core_inode *in)
+{
+	struct meta_log_drop m = { .ino = in->ino, .epoch = in->log_lost };
+	struct meta_call *mc;
+	struct wire_out o;
+
+	if (!in->log_lost)
+		return;
+	mc = meta_call_new(c, WIRE_OP_META_LOG_DROP, meta_log_drop_size(&m),
+			   &o);
+	if (!mc)
+		return; /* with the next */
+	meta_log_drop_encode(&o, &m);
+	mc->done = lost_done;
+	in->log_lost = 0;
+	meta_call_queue(mc, &o);
+	inode_mutated(in, meta_last_seq(c));
 }
 
 /* The file is gone or going: what metad has of it goes with it, when its last
