@@ -6,6 +6,7 @@
 
 #define RECOVER_POLL_MS 2u
 #define RECOVER_STAGE_MS 100u
+#define RECOVER_LOST_MS 3000u /* who else may have what a majority lost */
 #define RECOVER_FENCE_MS 2000u
 #define RECOVER_READ_BYTES (1u << 20)
 
@@ -376,6 +377,14 @@ int recovery_stage(struct recovery *r, uint32_t from)
 
 /* ---- whose it is ---- */
 
+static bool all_heard(const struct recovery *r)
+{
+	for (uint32_t i = 0; i < r->count; i++)
+		if (r->answers[i].state == LOG_ANSWER_NONE)
+			return false;
+	return true;
+}
+
 int recovery_choose(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 {
 	uint64_t began = core_now_ms();
@@ -400,7 +409,8 @@ int recovery_choose(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 			return 1;
 		if (choice == LOG_CHOICE_EMPTY)
 			return -ENODATA;
-		if (choice == LOG_CHOICE_LOST)
+		if (choice == LOG_CHOICE_LOST && (all_heard(r) ||
+		    core_now_ms() - began >= RECOVER_LOST_MS))
 			return -EIO;
 		if (r->c->fenced)
 			return -ESTALE;

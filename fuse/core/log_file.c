@@ -229,6 +229,30 @@ void log_end(struct log_file *lf)
 
 /* ---- opening ---- */
 
+bool log_peers_shared(struct core *c, const struct log_writer_peer_id *ids,
+		      uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		const struct cmap_log *a = cmap_find_log(c->blk->map,
+							 ids[i].id);
+
+		for (uint32_t j = 0; j < i; j++) {
+			const struct cmap_log *b = cmap_find_log(c->blk->map,
+								 ids[j].id);
+
+			if (a && b && strcmp(a->domain, b->domain) == 0)
+				return true;
+		}
+	}
+	return count < 2;
+}
+
+bool log_is_ordered(const struct log_opts *o, bool shared)
+{
+	return o->destage == LOG_DESTAGE_INTERVAL ||
+	       (o->destage == LOG_DESTAGE_AUTO && shared);
+}
+
 static void log_opened(struct log_file *lf)
 {
 	struct core *c = lf->c;
@@ -236,10 +260,13 @@ static void log_opened(struct log_file *lf)
 
 	lf->state = LOG_ACTIVE;
 	lf->covers = !in->wb || wb_inode_clean(in);
+	lf->ordered = log_is_ordered(&lf->opts,
+				     log_peers_shared(c, lf->ids,
+						      lf->id_count));
 	c->log->n.opened++;
 	c->log->fallback_told = false;
 	log_writer_init(&lf->w, c->opt.conf->cluster_id, in->ino, lf->epoch,
-			lf->version, LOG_REGION_LOG2_DEFAULT, lf->ids,
+			lf->version, lf->opts.region_log2, lf->ids,
 			(uint8_t)lf->id_count, in->attr.size);
 	log_links_init(lf);
 	lf->destaged_ms = core_now_ms();
@@ -250,10 +277,13 @@ static void log_opened(struct log_file *lf)
 	log_step(lf);
 }
 
-/* There is none for a while: the file is an ordinary one. */
+/* There is none for a while: the file is an ordinary one, or may not be
+ * written. */
 static void log_fall_back(struct log_file *lf, int err)
 {
 	struct core *c = lf->c;
+
+	lf->in->log_refused = lf->opts.fallback == LOG_FALLBACK_REFUSE;
 
 	if (!c->log->fallback_told)
 		diag_warn("log", "event=fallback ino=%llu error=\"%s\"",
@@ -365,8 +395,7 @@ static int log_set_first(struct log_file *lf)
 }
 
 int log_ids_take(const uint8_t *body, uint32_t len, uint32_t max,
-		 struct log_writer_peer_id *ids, uint32_t *count,
-		 bool *shared)
+		 struct log_writer_peer_id *ids, uint32_t *count)
 {
 	struct meta_log_peers_reply r;
 	struct wire_in in;
@@ -384,7 +413,6 @@ int log_ids_take(const uint8_t *body, uint32_t len, uint32_t max,
 	if (wire_in_end(&in))
 		return -EBADMSG;
 	*count = r.count;
-	*shared = r.shared;
 	return 0;
 }
 
@@ -396,9 +424,9 @@ static void peers_done(struct meta_call *mc, int err, const uint8_t *body,
 
 	core_lock(c);
 	if (!err)
-		err = log_ids_take(body, len, LOG_PEERS_DEFAULT, lf->ids,
-				   &lf->id_count, &lf->ordered);
-	if (!err && lf->id_count <= LOG_PEERS_DEFAULT / 2)
+		err = log_ids_take(body, len, lf->opts.peers, lf->ids,
+				   &lf->id_count);
+	if (!err && lf->id_count <= lf->opts.peers / 2)
 		err = -EHOSTUNREACH;
 	if (lf->state == LOG_OPENING && !err)
 		err = log_set_first(lf);
@@ -416,7 +444,7 @@ int log_ask_peers(struct log_file *lf, uint32_t count,
 	uint8_t peers[12 * LOG_WRITER_PEER_MAX];
 	struct meta_log_peers q = {
 		.count_max = count,
-		.bytes = (uint64_t)1 << LOG_REGION_LOG2_DEFAULT,
+		.bytes = (uint64_t)1 << lf->opts.region_log2,
 	};
 	struct meta_call *mc;
 	struct wire_out o;
@@ -437,6 +465,56 @@ int log_ask_peers(struct log_file *lf, uint32_t count,
 	return 0;
 }
 
+static void opts_done(struct meta_call *mc, int err, const uint8_t *body,
+		      uint32_t len)
+{
+	struct log_file *lf = mc->arg;
+	struct core *c = mc->c;
+
+	core_lock(c);
+	if (!err)
+		err = log_opts_take(body, len, &lf->opts);
+	if (lf->state == LOG_OPENING && !err)
+		err = log_ask_peers(lf, lf->opts.peers, NULL, 0, peers_done);
+	if (lf->state == LOG_OPENING && err)
+		log_fall_back(lf, err);
+	log_put(lf);
+	core_unlock(c);
+}
+
+int log_opts_take(const uint8_t *body, uint32_t len, struct log_opts *o)
+{
+	struct meta_blob b;
+
+	if (meta_blob_parse(body, len, &b))
+		return -EBADMSG;
+	return log_opts_parse(b.value, o);
+}
+
+struct meta_call *log_opts_ask(struct core *c, uint64_t ino,
+			       struct wire_out *o)
+{
+	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_LOG_OPTS, 8, o);
+
+	if (mc)
+		wire_put_u64(o, ino);
+	return mc;
+}
+
+static int log_ask_opts(struct log_file *lf)
+{
+	struct wire_out o;
+	struct meta_call *mc = log_opts_ask(lf->c, lf->in->ino, &o);
+
+	if (!mc)
+		return -ENOMEM;
+	mc->done = opts_done;
+	mc->arg = lf;
+	log_get(lf);
+	meta_call_queue(mc, &o);
+	return 0;
+}
+
 static int log_open(struct core *c, struct core_inode *in)
 {
 	struct log_file *lf = calloc(1, sizeof(*lf));
@@ -451,7 +529,7 @@ static int log_open(struct core *c, struct core_inode *in)
 	lf->wait_tail = &lf->waits;
 	lf->waiter_tail = &lf->waiters;
 	dlist_init(&lf->node);
-	err = log_ask_peers(lf, LOG_PEERS_DEFAULT, NULL, 0, peers_done);
+	err = log_ask_opts(lf);
 	if (err) {
 		free(lf);
 		return err;
@@ -515,6 +593,8 @@ int log_way(struct core *c, struct core_inode *in, uint32_t len)
 
 	if (!lf && !(in->attr.flags & META_ATTR_LOG))
 		return LOG_WAY_BLOCKS;
+	if (!lf && in->log_refused && core_now_ms() < in->log_retry_ms)
+		return -EIO;
 	if (!lf && (core_now_ms() < in->log_retry_ms || in->orphan ||
 		    c->log->stopping || c->log->recovering))
 		return LOG_WAY_BLOCKS;

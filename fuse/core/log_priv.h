@@ -17,12 +17,12 @@
 #ifndef FUSE_CORE_LOG_PRIV_H
 #define FUSE_CORE_LOG_PRIV_H
 
+#include "common/log_opts.h"
 #include "common/wire_log.h"
 #include "fuse/core/blk_priv.h"
 #include "fuse/core/log_writer.h"
 #include "fuse/core/meta_priv.h"
 
-#define LOG_PEERS_DEFAULT 3u
 /* The tick of the logs; only while there are any. */
 #define LOG_TICK_MS 50u
 /* A peer that is away, or has not answered, for so long is replaced. */
@@ -120,6 +120,7 @@ struct log_file {
 	uint64_t retry_ms; /* nothing of the kind before this */
 	uint64_t replace_ms; /* the one under way began */
 	/* opening */
+	struct log_opts opts; /* of its directory */
 	struct log_writer_peer_id ids[LOG_PEER_COUNT_MAX];
 	uint32_t id_count;
 	uint64_t epoch;
@@ -155,7 +156,7 @@ struct log_client {
 	bool order_deferred, in_round;
 	uint32_t round_left;
 	struct {
-		uint64_t rounds;
+		uint64_t rounds, went_back;
 		uint64_t opened, dropped, fallbacks, recovered, lost;
 		uint64_t appends, append_bytes, posts, post_bytes;
 		uint64_t destages, replaced, failed_peers, waits;
@@ -220,13 +221,21 @@ int log_entry_take(const uint8_t *body, uint32_t len, uint64_t ino,
 int log_ids_put(struct wire_out *o, const struct log_writer_peer_id *ids,
 		uint32_t count);
 int log_ids_take(const uint8_t *body, uint32_t len, uint32_t max,
-		 struct log_writer_peer_id *ids, uint32_t *count,
-		 bool *shared);
+		 struct log_writer_peer_id *ids, uint32_t *count);
+/* Do these peers lose power together, as far as the map tells? */
+bool log_peers_shared(struct core *c, const struct log_writer_peer_id *ids,
+		      uint32_t count);
+/* Are block writes held behind such a log? */
+bool log_is_ordered(const struct log_opts *o, bool shared);
 /* META_LOG_PEERS, answered to @done with arg @lf, which has a reference. */
 int log_ask_peers(struct log_file *lf, uint32_t count,
 		  const struct log_writer_peer_id *without, uint32_t have,
 		  void (*done)(struct meta_call *mc, int err,
 			       const uint8_t *body, uint32_t len));
+/* META_LOG_OPTS of a file, not queued yet, and its answer: 0 or -EBADMSG. */
+struct meta_call *log_opts_ask(struct core *c, uint64_t ino,
+			       struct wire_out *o);
+int log_opts_take(const uint8_t *body, uint32_t len, struct log_opts *o);
 /* META_LOG_SET, queued: the caller sets done. NULL: no memory. */
 struct meta_call *log_set_new(struct core *c, const struct meta_log_set *want,
 			      const struct log_writer_peer_id *ids,

@@ -312,6 +312,43 @@ static int settle(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 	}
 }
 
+/* All its peers have lost power, or have been started anew, and the blocks
+ * follow its records in order: the file is what it was when it was destaged
+ * last, and so is all else. */
+static bool went_back(struct recovery *r)
+{
+	struct core *c = r->c;
+	struct log_opts opts;
+	struct meta_call *mc;
+	struct waiting w;
+	struct wire_out o;
+	bool shared;
+	int err;
+
+	for (uint32_t i = 0; i < r->count; i++)
+		if (r->answers[i].state != LOG_ANSWER_LOST)
+			return false;
+	mc = log_opts_ask(c, r->e.ino, &o);
+	if (!mc)
+		return false;
+	waiting_init(&w);
+	err = ask(c, mc, &o, &w);
+	if (!err)
+		err = log_opts_take(w.body, w.len, &opts);
+	waiting_fini(&w);
+	core_lock(c);
+	shared = log_peers_shared(c, r->ids, r->count);
+	core_unlock(c);
+	if (err || !log_is_ordered(&opts, shared))
+		return false;
+	c->log->n.went_back++;
+	diag_err("log", "event=went_back ino=%llu epoch=%llu what=\"all peers "
+		 "of the log have lost it: the file is as it was destaged "
+		 "last\"", (unsigned long long)r->e.ino,
+		 (unsigned long long)r->e.data_epoch);
+	return true;
+}
+
 static int recover(struct recovery *r, uint64_t ino, uint64_t deadline_ms)
 {
 	uint32_t index = 0;
@@ -319,6 +356,8 @@ static int recover(struct recovery *r, uint64_t ino, uint64_t deadline_ms)
 
 	if (!err)
 		err = settle(r, deadline_ms, &index);
+	if (err == -EIO && went_back(r))
+		err = -ENODATA;
 	if (!err)
 		err = apply_peer(r, index);
 	if (err && err != -ENODATA)

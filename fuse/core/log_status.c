@@ -70,6 +70,7 @@ void log_status(struct core *c, FILE *out)
 	COUNTER(fallbacks);
 	COUNTER(recovered);
 	COUNTER(lost);
+	COUNTER(went_back);
 	COUNTER(appends);
 	COUNTER(append_bytes);
 	COUNTER(posts);

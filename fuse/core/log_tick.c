@@ -295,12 +295,11 @@ static void candidates_done(struct meta_call *mc, int err,
 	struct log_writer_peer_id id;
 	uint32_t count = 0;
 	int victim, with;
-	bool shared;
 
 	core_lock(c);
 	lf->peers_busy = false;
 	if (!err)
-		err = log_ids_take(body, len, 1, &id, &count, &shared);
+		err = log_ids_take(body, len, 1, &id, &count);
 	victim = lf->state == LOG_ACTIVE ? victim_find(lf, now_ms) : -ENOENT;
 	if (victim >= 0 && (err || count == 0)) {
 		lf->retry_ms = now_ms + LOG_RETRY_MS;
@@ -393,7 +392,8 @@ static void tick_file(struct log_file *lf, uint64_t now_ms)
 		tick_majority(lf, now_ms);
 	if (lf->state == LOG_ACTIVE)
 		tick_end(lf, now_ms);
-	if (lf->state == LOG_ACTIVE && !lf->destaging && !log_destaged(lf) &&
+	if (lf->state == LOG_ACTIVE && lf->ordered && !lf->destaging &&
+	    !log_destaged(lf) &&
 	    now_ms - lf->destaged_ms >= c->opt.flush_age_ms)
 		log_destage(lf);
 }
