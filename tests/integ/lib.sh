@@ -39,6 +39,33 @@ cluster_down() {
 		{ tail -n 20 "$T/up.log" >&2; fail "local down"; }
 	UPS=()
 }
+# The scripts of databases are run a second time with $LOGS set (t_log_*.sh):
+# their logs lie in log directories then.
+# wal_dir DIR [options]: makes DIR, which is one then.
+wal_dir() {
+	mkdir -p "$1"
+	[ -z "${LOGS:-}" ] || "$CTL" log enable "$@" >/dev/null ||
+		fail "log enable $1"
+}
+# log_counter NAME: of the mount's status.
+log_counter() {
+	"$CTL" -c "$C/cluster.conf" sessions --json | python3 -c '
+import json, sys
+def find(o):
+    if isinstance(o, dict):
+        if "logs" in o and sys.argv[1] in o["logs"]: return o["logs"]
+        o = list(o.values())
+    if isinstance(o, list):
+        for v in o:
+            r = find(v)
+            if r: return r
+print(find(json.load(sys.stdin))[sys.argv[1]])' "$1"
+}
+# With $LOGS: did writes really go to logs?
+logs_used() {
+	[ -z "${LOGS:-}" ] || within 5 logs_counted || fail "no log was used"
+}
+logs_counted() { [ "$(log_counter appends)" -gt 0 ]; }
 # pid_of metad1|blockd2|mount
 pid_of() { cat "$C/run/$1.pid"; }
 # crash NAME...: kill -9 of all at once, and wait until they are gone.

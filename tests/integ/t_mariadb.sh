@@ -7,11 +7,13 @@ need mariadbd mariadb mariadb-install-db
 cluster_up
 D=$MNT/maria
 mkdir "$D" "$T/run"
-chown mysql "$D" "$T/run"
-mariadb-install-db --no-defaults --user=mysql --datadir="$D/db" \
+wal_dir "$MNT/redo"
+chown mysql "$D" "$T/run" "$MNT/redo"
+redo=--innodb-log-group-home-dir=$MNT/redo
+mariadb-install-db --no-defaults --user=mysql --datadir="$D/db" "$redo" \
 	--skip-test-db >"$T/install" 2>&1 || { tail "$T/install"; fail install; }
 start() {
-	mariadbd --no-defaults --user=mysql --datadir="$D/db" \
+	mariadbd --no-defaults --user=mysql --datadir="$D/db" "$redo" \
 		--skip-networking --socket="$T/run/s" --pid-file="$T/run/pid" \
 		--innodb-log-file-size=32M >"$T/run/log" 2>&1 &
 	maria=$!
@@ -38,6 +40,7 @@ for _ in $(seq "${ROUNDS:-1}"); do
 		>>"$T/acked" 2>/dev/null) &
 	feeder=$!
 	sleep 4
+	logs_used
 	crash mount
 	kill -9 $maria 2>/dev/null || true # it may have died of the mount
 	wait $feeder $maria 2>/dev/null || true

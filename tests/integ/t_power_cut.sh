@@ -5,25 +5,10 @@
 # that was acknowledged before the cut is there, also what was committed to
 # databases, whole and in order.
 . "$(dirname "$0")/lib.sh"
-need_root
 UP_OPTS=${UP_OPTS:-nowriteback}
-need losetup mkfs.ext4 sqlite3
-SIZE=3072
+. "$(dirname "$0")/power.sh"
+need sqlite3
 CUTS=${CUTS:-3}
-loops=()
-mounts=()
-test_cleanup() {
-	[ ${#UPS[@]} -gt 0 ] && "$CTL" local down "$C" >/dev/null 2>&1
-	UPS=()
-	for m in "${mounts[@]}"; do umount -l "$m" 2>/dev/null; done
-	for l in "${loops[@]}"; do losetup -d "$l" 2>/dev/null; done
-	umount -l "$T/rec" 2>/dev/null
-	[ -n "${rec:-}" ] && kill "$rec" 2>/dev/null
-}
-loop_of() { # FILE: prints the loop device
-	losetup --show -f --direct-io=on "$1" 2>/dev/null ||
-		losetup --show -f "$1"
-}
 ROUND=${SECONDS_OF_LOAD:-6}
 # One row a transaction; each that was committed is noted with the disk's clock.
 # Ends by being killed.
@@ -55,22 +40,10 @@ transactions_kept() {
 		select count(*), max(i) from t' 2>&1 | head -n 5)"
 	kept=$((kept + last))
 }
-mkdir "$T/rec" "$T/disk"
-"$TST/power/recfs" "$T/log" "$T/counter" $SIZE "$T/rec" &
-rec=$!
-for _ in $(seq 100); do [ -f "$T/rec/disk" ] && break; sleep 0.05; done
-[ -f "$T/rec/disk" ] || fail "recfs does not mount"
-dev=$(loop_of "$T/rec/disk") || skip "no loop device"
-loops+=("$dev")
-mkfs.ext4 -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$dev"
-mount -o barrier=1 "$dev" "$T/disk"
-mounts+=("$T/disk")
-C=$T/disk/c
-MNT=$C/mnt
-cluster_up
+power_begin
 mkdir "$MNT/w"
 sync
-first=$(od -An -tu8 "$T/counter" | tr -d ' ')
+first=$(power_now)
 transactions wal &
 wal=$!
 transactions delete &
@@ -83,29 +56,17 @@ for pid in $wal $delete; do
 	[ $code = 137 ] || { cat "$T/sql.log"; fail "SQLite ended with $code"; }
 done
 # Writes too large to go through the journal, and nobody else's flushes.
-quiet=$(od -An -tu8 "$T/counter" | tr -d ' ')
+quiet=$(power_now)
 for _ in $(seq 10); do
 	dd if=/dev/urandom of="$MNT/large" bs=1M count=3 conv=notrunc,fsync \
 		oflag=append status=none
 done
-last=$(od -An -tu8 "$T/counter" | tr -d ' ')
-cluster_down
-umount "$T/disk"
-losetup -d "$dev"
-loops=()
-mounts=()
-umount "$T/rec"
-wait "$rec" || true
-rec=
+last=$(power_now)
+power_end
 kept=0
 cut_at() { # COUNT SEED
 	local at=$1 seed=$2
-	"$TST/power/replay" "$T/log" "$T/image" $SIZE "$at" "$seed"
-	dev=$(loop_of "$T/image")
-	loops=("$dev")
-	mount "$dev" "$T/disk" || fail "ext4 after a cut at $at seed $seed"
-	mounts=("$T/disk")
-	cluster_up
+	power_cut "$at" "$seed"
 	"$TST/integ/acked" verify "$MNT/w" "$T/acks" "$at" ||
 		fail "lost after a cut at $at seed $seed"
 	transactions_kept wal "$at"
@@ -113,11 +74,7 @@ cut_at() { # COUNT SEED
 	fsck_clean
 	"$CTL" -c "$C/cluster.conf" fsck --scrub >"$T/fsck" 2>&1 ||
 		{ cat "$T/fsck"; fail "bad after a cut at $at seed $seed"; }
-	cluster_down
-	umount "$T/disk"
-	losetup -d "$dev"
-	loops=()
-	mounts=()
+	power_disk_down
 }
 # A record of a journal is there, and the writes before it are not, which it may
 # point to: only a flush between them forbids that.

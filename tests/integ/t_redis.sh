@@ -6,6 +6,7 @@ need_root
 need redis-server redis-cli
 cluster_up
 mkdir "$MNT/redis"
+wal_dir "$MNT/redis/appendonlydir"
 S=$T/redis.sock
 start() {
 	redis-server --dir "$MNT/redis" --port 0 --unixsocket "$S" \
@@ -28,6 +29,7 @@ for victim in redis mount; do
 	redis-cli -s "$S" <"$T/sets" >>"$T/acked" 2>&1 &
 	setter=$!
 	sleep 2
+	logs_used
 	if [ $victim = mount ]; then crash mount; fi
 	kill -9 "$redis" 2>/dev/null || true # it may have died of the mount
 	kill $setter # it would go on with the next server

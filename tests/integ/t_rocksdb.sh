@@ -6,7 +6,8 @@ need_root
 need db_bench ldb
 cluster_up
 db=$MNT/rocks
-bench() { db_bench --db="$db" --value_size=200 --compression_type=none \
+wal_dir "$MNT/wal"
+bench() { db_bench --db="$db" --wal_dir="$MNT/wal" --value_size=200 --compression_type=none \
 	"$@" </dev/null >"$T/bench" 2>&1 ||
 	{ tail -n 20 "$T/bench"; fail "db_bench $*"; }; }
 bench --benchmarks=fillrandom,compact,readrandom --num=100000
@@ -14,11 +15,12 @@ bench --benchmarks=fillrandom,compact,readrandom --num=100000
 found=$(sed -n 's/^readrandom.*(\([0-9]*\) of 100000 found)$/\1/p' "$T/bench")
 [ "${found:-0}" -gt 60000 ] || fail "readrandom found ${found:-nothing}"
 ldb --db="$db" checkconsistency | grep -q OK || fail "checkconsistency"
-rm -rf "$db"
-(db_bench --db="$db" --benchmarks=fillseq --num=100000 --sync=1 \
+rm -rf "$db" "$MNT"/wal/*
+(db_bench --db="$db" --wal_dir="$MNT/wal" --benchmarks=fillseq --num=100000 --sync=1 \
 	--stats_interval=2 </dev/null >"$T/sync" 2>&1 || true) &
 acks() { [ "$(grep -c ' ops and ' "$T/sync")" -ge 500 ]; }
 within 60 acks || fail "no load: $(tail -n 5 "$T/sync")"
+logs_used
 crash mount
 wait || true
 cluster_up

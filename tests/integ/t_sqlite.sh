@@ -5,6 +5,7 @@
 need_root
 need sqlite3
 cluster_up
+[ -z "${LOGS:-}" ] || wal_dir "$MNT" --match "*-wal"
 writers=()
 for mode in wal delete; do
 	db=$MNT/$mode.db
@@ -25,6 +26,7 @@ for mode in wal delete; do
 	done
 	wait "${writers[@]}"
 	writers=()
+	[ $mode = delete ] || logs_used
 	[ "$(sort -u "$T/seen.$mode")" = 1 ] || fail "$mode: half a transaction"
 	[ "$(sqlite3 "$db" 'select count(*) from t')" = 240 ] ||
 		fail "$mode: rows are missing"

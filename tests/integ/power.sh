@@ -1,0 +1,64 @@
+# For scripts that cut the power: sourced after lib.sh. The cluster's directory
+# lies on a loop device over a disk that records every write and flush
+# (tests/power/recfs.c); images of what a cut would have left are made from that,
+# mounted and started.
+
+need_root
+need losetup mkfs.ext4
+SIZE=3072
+loops=()
+mounts=()
+test_cleanup() {
+	[ ${#UPS[@]} -gt 0 ] && "$CTL" local down "$C" >/dev/null 2>&1
+	UPS=()
+	for m in "${mounts[@]}"; do umount -l "$m" 2>/dev/null; done
+	for l in "${loops[@]}"; do losetup -d "$l" 2>/dev/null; done
+	umount -l "$T/rec" 2>/dev/null
+	[ -n "${rec:-}" ] && kill "$rec" 2>/dev/null
+}
+loop_of() { # FILE: prints the loop device
+	losetup --show -f --direct-io=on "$1" 2>/dev/null ||
+		losetup --show -f "$1"
+}
+# The clock: how many writes and flushes of the disk there were so far.
+power_now() { od -An -tu8 "$T/counter" | tr -d ' '; }
+# A cluster on such a disk.
+power_begin() {
+	mkdir "$T/rec" "$T/disk"
+	"$TST/power/recfs" "$T/log" "$T/counter" $SIZE "$T/rec" &
+	rec=$!
+	for _ in $(seq 100); do [ -f "$T/rec/disk" ] && break; sleep 0.05; done
+	[ -f "$T/rec/disk" ] || fail "recfs does not mount"
+	dev=$(loop_of "$T/rec/disk") || skip "no loop device"
+	loops+=("$dev")
+	mkfs.ext4 -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$dev"
+	mount -o barrier=1 "$dev" "$T/disk"
+	mounts+=("$T/disk")
+	C=$T/disk/c
+	MNT=$C/mnt
+	cluster_up
+}
+power_disk_down() {
+	cluster_down
+	umount "$T/disk"
+	losetup -d "$dev"
+	loops=()
+	mounts=()
+}
+# The recording is over.
+power_end() {
+	power_disk_down
+	umount "$T/rec"
+	wait "$rec" || true
+	rec=
+}
+# power_cut COUNT SEED: the cluster after a cut at that time (replay.c), until
+# power_disk_down.
+power_cut() {
+	"$TST/power/replay" "$T/log" "$T/image" $SIZE "$1" "$2"
+	dev=$(loop_of "$T/image")
+	loops=("$dev")
+	mount "$dev" "$T/disk" || fail "ext4 after a cut at $1 seed $2"
+	mounts=("$T/disk")
+	cluster_up
+}

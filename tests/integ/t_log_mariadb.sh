@@ -1,0 +1,4 @@
+#!/bin/bash
+# MariaDB with its log in a log directory: t_mariadb.sh, and more kills.
+cd "$(dirname "$0")" || exit 1
+LOGS=1 ROUNDS=${ROUNDS:-2} exec bash t_mariadb.sh

@@ -1,0 +1,4 @@
+#!/bin/bash
+# PostgreSQL with its log in a log directory: t_postgres.sh, and more kills.
+cd "$(dirname "$0")" || exit 1
+LOGS=1 ROUNDS=${ROUNDS:-2} exec bash t_postgres.sh
