@@ -24,7 +24,7 @@ static void nothing_said_is_all_defaults(void **state)
 		assert_int_equal(log_opts_parse(str(texts[i]), &o), 0);
 		assert_string_equal(o.match, "*");
 		assert_int_equal(o.peers, 3);
-		assert_int_equal(o.region_log2, 22);
+		assert_int_equal(o.region_log2, LOG_REGION_LOG2_DEFAULT);
 		assert_int_equal(o.destage, LOG_DESTAGE_AUTO);
 		assert_int_equal(o.fallback, LOG_FALLBACK_BLOCKS);
 	}
