@@ -27,7 +27,8 @@ build() {
 	case $1 in
 	*.sh) targets=(all tests) ;;
 	integ/*)
-		targets+=("$bin/hail-blockd" "$bin/hail-metad")
+		targets+=("$bin/hail-blockd" "$bin/hail-logd"
+			"$bin/hail-metad")
 		for so in tests/integ/preload/*.c; do
 			so=build/$flavour/${so%.c}.so
 			targets+=("$so")

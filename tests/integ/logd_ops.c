@@ -96,6 +96,8 @@ static void what_comes_again_is_answered_again(struct logd_run *x)
 	log_stream_append(&g, 50);
 	log_stream_append(&g, 60);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_counter(x, "writes"), 2);
+	CHECK_EQ(newest(&r, 5), 3);
 	CHECK_EQ(lrun_write(&w, &g, second), 0);
 	CHECK_EQ(lrun_counter(x, "duplicates"), 2);
 	CHECK_EQ(lrun_counter(x, "writes"), 2);
