@@ -293,6 +293,7 @@ static void give_up(struct lend *l, struct lend_log *g, bool reclaimed)
 	stats_set(&l->n.logs, l->n.logs - 1);
 	stats_count(&l->n.tombs, 1);
 	stats_count(&l->n.given_up, 1);
+	stats_count(&l->n.reclaimed, reclaimed);
 }
 
 /* ---- life ---- */

@@ -84,6 +84,7 @@ struct lend_stats {
 	uint64_t bytes, read_bytes;
 	uint64_t cut; /* logs whose writer was fenced */
 	uint64_t given_up, collected; /* logs */
+	uint64_t reclaimed; /* given up because we wanted the memory */
 	uint64_t no_memory, full; /* at a bound */
 	uint64_t stale, gone, missing, gaps, damaged; /* refused */
 	/* now */

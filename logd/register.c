@@ -9,6 +9,8 @@
 /* Logs asked about in one heartbeat, and how long they were silent. */
 #define REG_ASK_MAX 1024u
 #define REG_ASK_IDLE_MS 10000u
+/* While memory is wanted back: nobody is about to use it. */
+#define REG_ASK_DRAINING_MS 1000u
 #define REG_BODY_MAX (1024u + REG_ASK_MAX * sizeof(struct log_name))
 
 /* A call to metad: one of a kind at a time. */
@@ -170,10 +172,11 @@ static size_t encode_heartbeat(struct lreg *r)
 		.draining = lend_draining(r->o.lend),
 	};
 	struct wire_out o;
+	uint64_t idle_ms = m.draining ? REG_ASK_DRAINING_MS : REG_ASK_IDLE_MS;
 	uint32_t count;
 
 	lend_set_now(r->o.lend, loop_now_ms(r->o.loop));
-	count = lend_ask(r->o.lend, REG_ASK_IDLE_MS, r->asked, REG_ASK_MAX);
+	count = lend_ask(r->o.lend, idle_ms, r->asked, REG_ASK_MAX);
 	wire_out_init(&o, names, sizeof(names));
 	for (uint32_t i = 0; i < count; i++)
 		log_name_encode(&o, &r->asked[i]);

@@ -27,7 +27,7 @@ char *lserve_status_json(struct lserve *s)
 	json_t *j;
 
 	j = json_pack(
-		"{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:I,s:b,s:b,s:b,"
+		"{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:I,s:b,s:b,s:b,"
 		"s:I}",
 		"program", "hail-logd",
 		"id", (json_int_t)s->o.daemon_id,
@@ -39,6 +39,7 @@ char *lserve_status_json(struct lserve *s)
 		"logs", (json_int_t)st->logs,
 		"regions", (json_int_t)st->regions,
 		"given_up", (json_int_t)st->tombs,
+		"reclaimed", (json_int_t)st->reclaimed,
 		"draining", lend_draining(s->o.lend),
 		"drain_ms", (json_int_t)(until_ms > now_ms ?
 					 until_ms - now_ms : 0),
@@ -101,6 +102,8 @@ static int add_lend(struct lserve *s, struct stats *to)
 		{ "frees", "requests to free", &n->frees },
 		{ "logs_given_up", "logs whose memory was taken back",
 		  &n->given_up },
+		{ "logs_reclaimed", "... at a drain's deadline",
+		  &n->reclaimed },
 		{ "logs_collected", "logs and fences that nobody owned",
 		  &n->collected },
 		{ "refused_no_memory", "regions not lent for want of memory",

@@ -65,9 +65,9 @@ static int drain(struct link *l)
 		out_json(status);
 		return CTL_OK;
 	}
-	printf("%s: %s, %" PRIu64 " logs here, %" PRIu64 " given up\n",
-	       link_name(l), json_text(status, "state", "?"),
-	       json_u64(status, "logs"), json_u64(status, "given_up"));
+	printf("%s: %s, %" PRIu64 " logs here, %" PRIu64 " taken from their "
+	       "owners\n", link_name(l), json_text(status, "state", "?"),
+	       json_u64(status, "logs"), json_u64(status, "reclaimed"));
 	json_decref(status);
 	return CTL_OK;
 }
