@@ -143,7 +143,7 @@ cleanup() {
 	type test_cleanup >/dev/null 2>&1 && test_cleanup
 	if [ ${#UPS[@]} -gt 0 ]; then
 		# A mount whose daemons are gone is not unmounted, it waits.
-		timeout -k 5 90 "$CTL" local down "$C" >/dev/null 2>&1 ||
+		timeout -k 5 90 "$CTL" local down "$C" --yes >/dev/null 2>&1 ||
 			for f in "$C"/run/*.pid; do
 				[ -f "$f" ] && kill -9 "$(cat "$f")" 2>/dev/null
 			done

@@ -9,7 +9,7 @@ SIZE=3072
 loops=()
 mounts=()
 test_cleanup() {
-	[ ${#UPS[@]} -gt 0 ] && "$CTL" local down "$C" >/dev/null 2>&1
+	[ ${#UPS[@]} -gt 0 ] && "$CTL" local down "$C" --yes >/dev/null 2>&1
 	UPS=()
 	for m in "${mounts[@]}"; do umount -l "$m" 2>/dev/null; done
 	for l in "${loops[@]}"; do losetup -d "$l" 2>/dev/null; done

@@ -55,5 +55,10 @@ kill -0 $writer || fail "the writer ended: $(cat "$T/acked.err")"
 within 20 busy || fail "no logs in the end"
 crash mount
 wait $writer || true
+# What that mount wrote is in the log daemons alone: they are not stopped.
+if "$CTL" local down "$C" >"$T/out" 2>&1; then fail "down over logs"; fi
+grep -q "hailctl local up $C" "$T/out" || { cat "$T/out"; fail "no advice"; }
+[ "$(of 1 logs)" -ge 0 ] || fail "logd1 was stopped"
 cluster_up
 "$TST/integ/acked" verify "$MNT/w" "$T/acks" || fail "lost"
+cluster_down

@@ -399,6 +399,31 @@ static bool down_role(struct local *l, struct local_proc *v, uint32_t count,
 	return ok;
 }
 
+/* What a mount that died wrote to log files may be in the memory of the log
+ * daemons alone. */
+static bool logs_saved(struct local *l, const struct local_proc *v,
+		       uint32_t count)
+{
+	json_t *status = NULL;
+	struct link link;
+	uint64_t logs = 0;
+
+	if (l->c->o.yes || count == 0 || v[0].role != LOCAL_METAD || !v[0].pid)
+		return true;
+	if (link_open(l->c, DAEMON_METAD, v[0].d, &link) == 0 &&
+	    link_json(&link, WIRE_OP_ADMIN_STATUS, &status) == 0)
+		logs = json_u64(status, "logs");
+	link_close(&link);
+	json_decref(status);
+	if (logs == 0)
+		return true;
+	ctl_err("%llu log files of a mount that died are in the memory of the "
+		"log daemons alone: say 'hailctl local up %s', which recovers "
+		"them, and this again; or, if they shall be lost, this with "
+		"--yes", (unsigned long long)logs, l->dir);
+	return false;
+}
+
 int cmd_local_down(struct ctl *c, char **args)
 {
 	struct local_proc *v = NULL;
@@ -412,7 +437,7 @@ int cmd_local_down(struct ctl *c, char **args)
 		v = local_procs(&l, &count);
 		ok = v != NULL;
 	}
-	ok = ok && down_mount(&l, v, count) &&
+	ok = ok && down_mount(&l, v, count) && logs_saved(&l, v, count) &&
 	     down_role(&l, v, count, LOCAL_LOGD) &&
 	     down_role(&l, v, count, LOCAL_BLOCKD) &&
 	     down_role(&l, v, count, LOCAL_METAD);
