@@ -44,7 +44,7 @@ void client_break(struct world *w, struct client *c, uint32_t id)
 		msgs_put(&w->peers[id].late, msgs_take(&l->to, 0));
 	msgs_clear(&l->to);
 	msgs_clear(&l->from);
-	for (uint32_t i = 0; i < LISTED; i++)
+	for (uint32_t i = 0; i < w->listed; i++)
 		if (c->mode == CLIENT_RECOVER && c->r.entry.peers[i].id == id)
 			c->r.asked[i] = false;
 	if (c->mode == CLIENT_RECOVER && c->r.phase == RECOVER_READ &&
@@ -211,7 +211,7 @@ static void ready_act(struct world *w, struct client *c)
 		if (w->calm || !client_call(c, REG_SET))
 			return;
 		for (uint32_t i = 0, id = (uint32_t)world_rnd(w, PEERS);
-		     i < LISTED; i++, id++) {
+		     i < w->listed; i++, id++) {
 			ids[i].id = id % PEERS + 1;
 			ids[i].boot_id = w->reg.boot_id[ids[i].id];
 		}
@@ -227,7 +227,7 @@ static void ready_act(struct world *w, struct client *c)
 		return;
 	}
 	log_writer_init(&c->writer, CLUSTER, w->reg.ino, c->call.entry.epoch,
-			c->call.entry.version, LOG2, ids, LISTED,
+			c->call.entry.version, LOG2, ids, w->listed,
 			(uint64_t)w->blocks.len * CELL);
 	c->writer_there = true;
 	c->epoch = c->call.entry.epoch;

@@ -12,6 +12,7 @@ void peer_start(struct world *w, struct peer *p)
 
 	p->boot_id = ++w->tag;
 	memset(p->dead, 0, sizeof(p->dead));
+	p->damaged = 0;
 	p->memory = calloc(1, MEMORY);
 	if (!p->memory || lend_pool_init(&p->pool, p->memory, MEMORY) < 0 ||
 	    lend_new(&o, &p->lend) < 0)
@@ -36,7 +37,27 @@ bool peer_lost(struct world *w, struct log_writer_peer_id id)
 	if (p->boot_id != id.boot_id)
 		return true;
 	g = lend_find(p->lend, w->reg.ino, w->reg.entry.data_epoch);
-	return g && g->given_up;
+	return (g && g->given_up) || p->damaged == w->reg.entry.data_epoch;
+}
+
+void peer_damage(struct world *w, struct peer *p)
+{
+	struct lend_log *g =
+		lend_find(p->lend, w->reg.ino, w->history.data_epoch);
+	const struct lend_region *r;
+	uint64_t at;
+
+	if (!g || g->region_count == 0)
+		return;
+	r = lend_region_at(g, (uint32_t)world_rnd(w, g->region_count));
+	if (r->seq == 0)
+		return;
+	at = LOG_DATA_OFF + world_rnd(w, r->end - LOG_DATA_OFF);
+	if (world_chance(w, 2))
+		at = r->newest * LOG_SLOT_SIZE + world_rnd(w, LOG_SLOT_SIZE);
+	r->base[at] ^= (uint8_t)(1u << world_rnd(w, 8));
+	p->damaged = g->epoch;
+	w->n.damaged++;
 }
 
 void peer_reclaim(struct world *w, struct peer *p)
@@ -63,7 +84,7 @@ void peer_collect(struct world *w, struct peer *p)
 	p->verdict = META_LOG_UNLISTED;
 	if (!e->there || e->data_epoch != p->asked.epoch)
 		p->verdict = META_LOG_UNKNOWN;
-	for (uint32_t i = 0; i < LISTED; i++)
+	for (uint32_t i = 0; i < w->listed; i++)
 		if (e->there && e->peers[i].id == p->id &&
 		    e->peers[i].boot_id == p->boot_id &&
 		    p->verdict == META_LOG_UNLISTED)

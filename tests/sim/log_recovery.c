@@ -3,9 +3,10 @@
 
 static void answers_forget(struct recovery *r)
 {
-	for (uint32_t i = 0; i < LISTED; i++) {
+	for (uint32_t i = 0; i < LISTED_MAX; i++) {
 		log_answer_fini(&r->answers[i]);
-		r->answers[i].state = LOG_ANSWER_NONE;
+		r->answers[i].state = r->damaged[i] ? LOG_ANSWER_LOST :
+						      LOG_ANSWER_NONE;
 		r->asked[i] = false;
 	}
 }
@@ -34,6 +35,7 @@ static void again(struct client *c)
 {
 	client_forget(c);
 	answers_forget(&c->r);
+	c->r.attempt++;
 	c->r.phase = RECOVER_FENCE;
 }
 
@@ -97,7 +99,7 @@ static void choose(struct world *w, struct client *c)
 {
 	struct recovery *r = &c->r;
 
-	switch (log_choose(r->answers, LISTED, &r->chosen)) {
+	switch (log_choose(r->answers, w->listed, &r->chosen)) {
 	case LOG_CHOICE_WAIT:
 		break;
 	case LOG_CHOICE_LOST:
@@ -124,7 +126,7 @@ static void fence_act(struct world *w, struct client *c)
 {
 	struct recovery *r = &c->r;
 
-	for (uint32_t i = 0; i < LISTED; i++)
+	for (uint32_t i = 0; i < w->listed; i++)
 		if (r->answers[i].state == LOG_ANSWER_NONE)
 			fence_one(w, c, i);
 	client_forget(c);
@@ -154,6 +156,7 @@ static void read_act(struct world *w, struct client *c)
 	m->data_epoch = r->entry.data_epoch;
 	m->peer = r->chosen;
 	m->count = r->read_next++;
+	m->attempt = r->attempt;
 	client_send(c, id, m);
 }
 
@@ -169,7 +172,7 @@ static void loaded(struct world *w, struct client *c)
 	r->at_region = r->at_cell = 0;
 	r->at_off = LOG_DATA_OFF;
 	r->phase = r->stage ? RECOVER_STAGE : RECOVER_APPLY;
-	for (uint32_t i = 0; r->stage && i < LISTED; i++) {
+	for (uint32_t i = 0; r->stage && i < w->listed; i++) {
 		const struct log_answer *a = &r->answers[i];
 
 		for (uint32_t j = a->region_count; j-- > 0;) {
@@ -199,7 +202,10 @@ static void read_reply(struct world *w, struct client *c, const struct msg *m)
 	const struct log_answer *a = &r->answers[r->chosen];
 	const struct log_answer_region *g = &a->regions[m->count];
 	uint8_t *base;
+	int err;
 
+	if (m->attempt != r->attempt)
+		return;
 	if (m->err < 0) {
 		again(c);
 		return;
@@ -209,17 +215,25 @@ static void read_reply(struct world *w, struct client *c, const struct msg *m)
 	if (!c->writer_there) {
 		log_writer_init(&c->writer, CLUSTER, w->reg.ino,
 				r->entry.data_epoch, r->entry.version, LOG2,
-				r->entry.peers, LISTED, 0);
+				r->entry.peers, w->listed, 0);
 		c->writer_there = true;
 	}
 	base = calloc(1, 1u << LOG2);
 	if (!base)
 		abort();
 	memcpy(base + LOG_DATA_OFF, m->data, m->len);
-	require(w,
-		log_writer_load_region(&c->writer, base, g->index, g->end,
-				       g->length_first) == 0,
-		"a log does not read");
+	err = log_writer_load_region(&c->writer, base, g->index, g->end,
+				     g->length_first);
+	if (err < 0) {
+		require(w,
+			w->peers[r->entry.peers[r->chosen].id].damaged ==
+				r->entry.data_epoch,
+			"a log does not read");
+		free(base);
+		r->damaged[r->chosen] = true;
+		again(c);
+		return;
+	}
 	r->read_done++;
 	if (r->read_done == a->region_count ||
 	    a->regions[r->read_done].seq == 0)

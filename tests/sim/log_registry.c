@@ -56,8 +56,8 @@ static void look(struct world *w)
 				 .data_epoch = l.data_epoch,
 				 .session = l.session,
 				 .version = l.version };
-	require(w, l.peer_count == LISTED, "peers of an entry");
-	for (uint32_t i = 0; i < LISTED; i++)
+	require(w, l.peer_count == w->listed, "peers of an entry");
+	for (uint32_t i = 0; i < w->listed; i++)
 		e->peers[i] = (struct log_writer_peer_id){ l.peers[i].id,
 							   l.peers[i].boot_id };
 }
@@ -65,14 +65,14 @@ static void look(struct world *w)
 static int set(struct world *w, struct client *c)
 {
 	struct reg_call *k = &c->call;
-	struct meta_log_peer peers[LISTED];
+	struct meta_log_peer peers[LISTED_MAX];
 	int err;
 
-	for (uint32_t i = 0; i < LISTED; i++)
+	for (uint32_t i = 0; i < w->listed; i++)
 		peers[i] = (struct meta_log_peer){ k->peers[i].id,
 						   k->peers[i].boot_id };
 	err = sm_client_log_set(&c->metad, w->reg.ino, k->epoch, k->version,
-				peers, LISTED);
+				peers, w->listed);
 	if (err == 0 && k->epoch == 0)
 		history_begin(w, c->metad.log.data_epoch);
 	return err;

@@ -144,9 +144,10 @@ void history_lost(struct world *w)
 	struct history *h = &w->history;
 	uint32_t lost = 0;
 
-	for (uint32_t i = 0; i < LISTED; i++)
+	for (uint32_t i = 0; i < w->listed; i++)
 		lost += peer_lost(w, w->reg.entry.peers[i]);
-	require(w, lost > LISTED / 2, "said to be lost, and a majority has it");
+	require(w, lost > w->listed / 2,
+		"said to be lost, and a majority has it");
 	w->n.lost++;
 	/* The operator takes what there is; perhaps not at the first try. */
 	if (h->data_epoch == 0)

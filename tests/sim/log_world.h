@@ -14,8 +14,8 @@
 #include "logd/lend.h"
 #include "tests/lib/sm_client.h"
 
-#define PEERS 5u
-#define LISTED 3u /* peers of a log */
+#define PEERS 7u
+#define LISTED_MAX 5u /* peers of a log: this or 3, with the seed */
 #define CLIENTS 3u
 /* The file: cells, each filled by a tag, so that content is exact and cheap. */
 #define CELLS 20u
@@ -91,7 +91,7 @@ struct reg_entry {
 	bool there;
 	uint64_t epoch, data_epoch, session;
 	uint32_t version;
-	struct log_writer_peer_id peers[LISTED];
+	struct log_writer_peer_id peers[LISTED_MAX];
 };
 
 /* One request of a client, and then its reply, until it takes it. */
@@ -100,7 +100,7 @@ struct reg_call {
 	bool done;
 	uint64_t epoch;
 	uint32_t version;
-	struct log_writer_peer_id peers[LISTED];
+	struct log_writer_peer_id peers[LISTED_MAX];
 	int err;
 	struct reg_entry entry;
 };
@@ -136,6 +136,7 @@ struct msg {
 	uint8_t *data; /* of WRITE; of the reply to READ, FENCE */
 	uint32_t peer; /* the writer's index of it */
 	struct log_post post;
+	uint64_t attempt; /* READ: of the recovery */
 	int err;
 	uint64_t boot_id;
 	uint8_t held;
@@ -175,6 +176,7 @@ struct peer {
 	struct log_name asked;
 	enum meta_log_verdict verdict;
 	bool dead[SESSIONS_MAX]; /* sessions, as of the last verdict */
+	uint64_t damaged; /* data epoch of a log */
 };
 
 void peer_start(struct world *w, struct peer *p);
@@ -184,6 +186,8 @@ void peer_execute(struct world *w, struct peer *p, struct msg *m);
 bool peer_lost(struct world *w, struct log_writer_peer_id id);
 void peer_reclaim(struct world *w, struct peer *p);
 void peer_collect(struct world *w, struct peer *p);
+/* Turns a bit of the present log. */
+void peer_damage(struct world *w, struct peer *p);
 
 /* ---- clients ---- */
 
@@ -208,8 +212,10 @@ enum recover_phase {
 struct recovery {
 	enum recover_phase phase;
 	struct reg_entry entry; /* .epoch: ours */
-	struct log_answer answers[LISTED];
-	bool asked[LISTED];
+	struct log_answer answers[LISTED_MAX];
+	bool asked[LISTED_MAX];
+	bool damaged[LISTED_MAX]; /* what it has does not read */
+	uint64_t attempt;
 	uint32_t chosen;
 	bool stage;
 	uint32_t read_next, read_done; /* regions of the chosen answer */
@@ -265,7 +271,8 @@ void recover_end(struct client *c);
 
 struct counts {
 	uint64_t steps, acked, failed, logs, recoveries, staged, trimmed;
-	uint64_t lost, kills, restarts, replaced, reclaims, fallbacks, zombies;
+	uint64_t damaged, lost, kills, restarts, replaced, reclaims, fallbacks,
+		zombies;
 };
 
 /* What there is more of than usual, with a seed. */
@@ -277,6 +284,7 @@ struct counts {
 struct world {
 	uint64_t seed, rng;
 	uint32_t mood;
+	uint8_t listed;
 	bool calm; /* no more faults */
 	uint64_t now;
 	uint64_t tag, session; /* last given */
