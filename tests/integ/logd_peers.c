@@ -182,6 +182,7 @@ static void logs_go_on_without_a_lease(struct logd_run *x)
 {
 	struct blk_raw w, r, n;
 	struct log_stream g;
+	struct frame *f;
 	uint32_t from;
 
 	fake_metad_set_lease(x->metad, 500);
@@ -206,7 +207,9 @@ static void logs_go_on_without_a_lease(struct logd_run *x)
 	CHECK_EQ(raw_hello(&n, WIRE_ROLE_CLIENT, 2, 1, 700), -ETIMEDOUT);
 	CHECK_EQ(lrun_fence(&w, 9, 5, 5, NULL, NULL, NULL), 0);
 	fake_metad_set_lease(x->metad, 5000);
-	CHECK(raw_recv(&n, WAIT_MS));
+	f = raw_recv(&n, WAIT_MS);
+	CHECK(f && f->h.opcode == WIRE_OP_HELLO && f->h.status == 0);
+	frame_free(f);
 	raw_close(&n);
 	lrun_client(x, &r, 2, 2);
 	CHECK(lrun_counter(x, "lease_waits") >= 1);
