@@ -132,8 +132,8 @@ static void drop_send(struct log_file *lf)
 	struct meta_call *mc;
 	struct wire_out o;
 
-	mc = meta_call_new(lf->c, WIRE_OP_META_LOG_DROP,
-			   meta_log_drop_size(&m), &o);
+	mc = meta_call_new(lf->c, WIRE_OP_META_LOG_DROP, meta_log_drop_size(&m),
+			   &o);
 	if (!mc)
 		return;
 	meta_log_drop_encode(&o, &m);
@@ -218,8 +218,17 @@ static void tick_end(struct log_file *lf, uint64_t now_ms)
 
 /* ---- replacing ---- */
 
-static void replace_set_done(struct meta_call *mc, int err,
-			     const uint8_t *body, uint32_t len)
+/* What the one that goes still answers is nobody's. */
+static void replace_end(struct log_file *lf, bool published, uint32_t version)
+{
+	log_writer_replace_end(&lf->w, published, version);
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		if (lf->w.peers[i].state == LOG_PEER_UNUSED)
+			lf->links[i].life++;
+}
+
+static void replace_set_done(struct meta_call *mc, int err, const uint8_t *body,
+			     uint32_t len)
 {
 	struct log_file *lf = mc->arg;
 	struct core *c = mc->c;
@@ -232,8 +241,7 @@ static void replace_set_done(struct meta_call *mc, int err,
 	if (lf->state == LOG_ACTIVE) {
 		diag_info("log", "event=peer_replaced ino=%llu error=\"%s\"",
 			  (unsigned long long)lf->in->ino, strerror(-err));
-		log_writer_replace_end(&lf->w, !err,
-				       err ? lf->w.version : e.version);
+		replace_end(lf, !err, err ? lf->w.version : e.version);
 		lf->retry_ms = err ? core_now_ms() + LOG_RETRY_MS : 0;
 		c->log->n.replaced += err == 0;
 		log_settle(lf, lf->w.committed, 0);
@@ -286,8 +294,8 @@ static int victim_find(const struct log_file *lf, uint64_t now_ms)
 	return -ENOENT;
 }
 
-static void candidates_done(struct meta_call *mc, int err,
-			    const uint8_t *body, uint32_t len)
+static void candidates_done(struct meta_call *mc, int err, const uint8_t *body,
+			    uint32_t len)
 {
 	struct log_file *lf = mc->arg;
 	struct core *c = mc->c;
@@ -342,7 +350,7 @@ static void tick_replace(struct log_file *lf, uint64_t now_ms)
 		if (log_writer_replace_ready(&lf->w)) {
 			replace_publish(lf);
 		} else if (replacement_bad(lf, now_ms)) {
-			log_writer_replace_end(&lf->w, false, lf->w.version);
+			replace_end(lf, false, lf->w.version);
 			lf->retry_ms = now_ms + LOG_RETRY_MS;
 		}
 		return;
@@ -352,7 +360,8 @@ static void tick_replace(struct log_file *lf, uint64_t now_ms)
 	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
 		if (lf->w.peers[i].state != LOG_PEER_UNUSED)
 			have[count++] = (struct log_writer_peer_id){
-				lf->w.peers[i].id, lf->w.peers[i].boot_id,
+				lf->w.peers[i].id,
+				lf->w.peers[i].boot_id,
 			};
 	if (log_ask_peers(lf, 1, have, count, candidates_done) == 0)
 		lf->peers_busy = true;
@@ -407,7 +416,8 @@ static void log_tick(struct rpc_timer *t)
 	bool any = false;
 
 	core_lock(c);
-	dlist_for(n, save, &l->files) {
+	dlist_for(n, save, &l->files)
+	{
 		struct log_file *lf = dlist_entry(n, struct log_file, node);
 
 		any = true;
