@@ -11,6 +11,9 @@
 /* More logs than may have been made since a daemon told what it has seen. */
 #define LOG_EPOCH_MARGIN 1000u
 
+/* A daemon that was not heard of for so long is not offered. */
+#define SILENT_MS 2500u
+
 /* encoded */
 #define PEER_SIZE 12u
 #define NAME_SIZE 16u
@@ -49,6 +52,15 @@ bool log_peers_is_up(struct log_peers *p, uint32_t id)
 	const struct log_peer *l = find(p, id);
 
 	return l && l->lease_ms > uv_now(&p->md->loop);
+}
+
+/* May it be asked to lend? A log that begins with a dead peer has one failure
+ * less to survive: its connection tells at once, its silence soon. */
+static bool is_there(struct metad *md, const struct log_peer *l)
+{
+	return serve_conn(md, l->conn_id) &&
+	       uv_now(&md->loop) - l->heard_ms <= SILENT_MS &&
+	       log_peers_is_up(md->log_peers, l->id);
 }
 
 static bool lease_over(struct log_peers *p, const struct log_peer *l)
@@ -171,6 +183,7 @@ void log_peers_register(struct request *r)
 	l->free_bytes = m.free_bytes;
 	l->draining = false;
 	l->heard_ms = uv_now(&md->loop);
+	l->conn_id = r->to.conn_id;
 	wire_out_init(&o, buf, sizeof(buf));
 	grant(r, l, &o);
 	request_reply_at(md, &r->to, sm_pos(md->sm), 0, buf, o.len);
@@ -261,6 +274,7 @@ void log_peers_heartbeat(struct request *r)
 	l->free_bytes = m.free_bytes;
 	l->draining = m.draining;
 	l->heard_ms = uv_now(&md->loop);
+	l->conn_id = r->to.conn_id;
 	wire_out_init(&o, buf, sizeof(buf));
 	grant(r, l, &o);
 	judge_logs(md, l, m.logs, &o);
@@ -300,7 +314,7 @@ static void gather(struct metad *md, const struct meta_log_peers *q,
 		const struct log_peer *l = find(md->log_peers, d->id);
 
 		if (!l || l->boot_id != d->boot_id || l->draining ||
-		    !log_peers_is_up(md->log_peers, d->id))
+		    !is_there(md, l))
 			continue;
 		if (is_named(q->without, d->id, d->boot_id))
 			used[(*used_count)++] = d->domain;

@@ -13,6 +13,7 @@ struct log_peer {
 	uint64_t total_bytes, free_bytes;
 	bool draining;
 	uint64_t heard_ms; /* uv_now() */
+	uint64_t conn_id; /* over which that came */
 	uint64_t lease_ms; /* it may serve until then, uv_now() */
 };
 
