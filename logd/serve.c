@@ -100,8 +100,10 @@ static void on_alloc(struct lreq *q)
 	struct wire_out o;
 	int rv;
 
-	/* Not now, and who asks has others to ask. */
-	if (!lserve_lease_ok(q->s)) {
+	/* A log that is known goes on without metad. A new one does not begin:
+	 * who asks has others to ask. */
+	if (!lserve_lease_ok(q->s) &&
+	    !lend_find(q->s->o.lend, m->ino, m->data_epoch)) {
 		stats_count(&q->s->n.no_lease, 1);
 		lserve_reply_plain(q, -EAGAIN, 0);
 		return;

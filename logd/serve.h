@@ -4,7 +4,7 @@
  * - HELLO of a session is answered when the cluster map has the session and
  *   every older connection of it is closed; what had come over that and was
  *   not dealt with is gone. The first one needs the serving lease, as does
- *   ALLOC; nothing else needs metad.
+ *   ALLOC of a log's first region; nothing else needs metad.
  * - LOG_FENCE closes the connections of whoever wrote in an older epoch.
  *
  * Everything runs on the loop's thread.

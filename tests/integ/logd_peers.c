@@ -194,6 +194,9 @@ static void logs_go_on_without_a_lease(struct logd_run *x)
 	g.ino = 10;
 	EVENTUALLY(lrun_alloc(&w, &g) == -EAGAIN);
 	g.ino = 9;
+	g.index = 1;
+	CHECK_EQ(lrun_alloc(&w, &g), 0);
+	g.index = 0;
 	log_stream_append(&g, 100);
 	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
 	/* Who was here comes back. */
