@@ -15,6 +15,7 @@ static void dev_up(struct rpc_peer *p, const struct hello_reply *hr, void *arg)
 	if (d->boot_id && d->boot_id != hr->boot_id)
 		diag_info("log", "event=logd-restarted id=%u", d->id);
 	d->up = true;
+	d->away = false;
 	d->boot_id = hr->boot_id;
 	log_links_up(d);
 	core_unlock(c);
@@ -28,8 +29,9 @@ static void dev_down(struct rpc_peer *p, int err, void *arg)
 
 	(void)p;
 	core_lock(c);
-	told = !d->up;
+	told = d->away;
 	d->up = false;
+	d->away = true;
 	log_links_down(d);
 	core_unlock(c);
 	if (!told)
@@ -78,6 +80,18 @@ struct log_dev *log_dev_of(struct core *c, uint32_t id)
 	}
 	l->devs[l->dev_count++] = d;
 	return d;
+}
+
+uint32_t log_devs_away(struct core *c, struct log_writer_peer_id *ids)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < c->log->dev_count; i++)
+		if (c->log->devs[i]->away && count < LOG_WRITER_PEER_MAX)
+			ids[count++] = (struct log_writer_peer_id){
+				c->log->devs[i]->id, c->log->devs[i]->boot_id,
+			};
+	return count;
 }
 
 /* ---- ping ---- */

@@ -468,6 +468,7 @@ int log_ask_peers(struct log_file *lf, uint32_t count,
 static void opts_done(struct meta_call *mc, int err, const uint8_t *body,
 		      uint32_t len)
 {
+	struct log_writer_peer_id away[LOG_WRITER_PEER_MAX];
 	struct log_file *lf = mc->arg;
 	struct core *c = mc->c;
 
@@ -475,7 +476,8 @@ static void opts_done(struct meta_call *mc, int err, const uint8_t *body,
 	if (!err)
 		err = log_opts_take(body, len, &lf->opts);
 	if (lf->state == LOG_OPENING && !err)
-		err = log_ask_peers(lf, lf->opts.peers, NULL, 0, peers_done);
+		err = log_ask_peers(lf, lf->opts.peers, away,
+				    log_devs_away(c, away), peers_done);
 	if (lf->state == LOG_OPENING && err)
 		log_fall_back(lf, err);
 	log_put(lf);

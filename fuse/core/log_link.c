@@ -130,6 +130,8 @@ static void answer_bad(struct log_call *k, int status)
 
 	if (status == -ESTALE)
 		log_fenced(lf);
+	else if (status == -EAGAIN || status == -ENOSPC)
+		; /* not now: with the next tick */
 	else if (status != -ECONNRESET && status != -ECANCELED)
 		log_peer_failed(lf, k->peer, strerror(-status));
 }
@@ -166,7 +168,8 @@ static void alloc_done(struct rpc_call *call, int status,
 			answer_bad(k, status);
 		if (status == -ENOSPC)
 			log_destage(lf);
-		log_step(lf);
+		if (status != -EAGAIN && status != -ENOSPC)
+			log_step(lf);
 	}
 	call_free(k);
 	core_unlock(c);

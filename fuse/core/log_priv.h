@@ -37,6 +37,8 @@
 #define LOG_FALLBACK_MS 2000u
 /* A majority that is not there is waited for so long. */
 #define LOG_MINORITY_MS 500u
+/* The same of one that is connected and does not answer, or has no memory. */
+#define LOG_STALL_MS 2000u
 /* Share of the write-back bound that one mount's logs may fill before they are
  * destaged, and before their writers wait. */
 #define LOG_DESTAGE_SHARE 4u
@@ -55,6 +57,7 @@ struct log_dev {
 	uint16_t port;
 	struct rpc_peer *peer; /* until rpc_net_free() */
 	bool up;
+	bool away; /* it was lost, or could not be reached */
 	uint64_t boot_id; /* 0: none known */
 	struct rpc_call ping;
 	bool ping_busy;
@@ -112,7 +115,8 @@ struct log_file {
 	/* No majority can be had: writers wait till all is in the blocks and
 	 * metad knows that this log is not needed. */
 	bool giving_up;
-	uint64_t minority_ms; /* writers wait without a majority since; 0 */
+	uint64_t stalled_ms; /* writers wait and nothing is committed since; 0 */
+	uint64_t stalled_at; /* committed then */
 	uint64_t closed_ms; /* nobody has it open for writing since; 0 */
 	/* replacing a peer */
 	bool peers_busy; /* candidates are asked for */
@@ -262,6 +266,9 @@ void log_peer_leaves(struct log_file *lf, const struct log_dev *d);
 /* NULL: not in the map, or no memory. */
 struct log_dev *log_dev_of(struct core *c, uint32_t id);
 void log_dev_ping(struct log_dev *d);
+/* Those known not to be there: a log shall not begin with them. Returns how
+ * many; @ids: [LOG_WRITER_PEER_MAX]. */
+uint32_t log_devs_away(struct core *c, struct log_writer_peer_id *ids);
 
 /* ---- log_tick.c; lock held ---- */
 void log_tick_want(struct core *c);

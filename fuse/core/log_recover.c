@@ -368,13 +368,37 @@ static int recover(struct recovery *r, uint64_t ino, uint64_t deadline_ms)
 	return err;
 }
 
-static void mark_lost(struct core *c, uint64_t ino, uint64_t epoch, int err)
+/* "1: lost, 2: no answer, 4: up to 17" */
+static void peers_text(const struct recovery *r, char *text, size_t size)
 {
-	struct core_inode *in;
+	size_t len = 0;
 
+	text[0] = '\0';
+	for (uint32_t i = 0; i < r->count && len < size; i++) {
+		const struct log_answer *a = &r->answers[i];
+
+		len += (size_t)snprintf(text + len, size - len, "%s%u: ",
+					i ? ", " : "", r->ids[i].id);
+		if (len < size)
+			len += (size_t)snprintf(
+				text + len, size - len,
+				a->state == LOG_ANSWER_LOST ? "lost it" :
+				a->state == LOG_ANSWER_NONE ? "no answer" :
+				"up to %llu", (unsigned long long)a->seq);
+	}
+}
+
+static void mark_lost(const struct recovery *r, int err)
+{
+	struct core *c = r->c;
+	struct core_inode *in;
+	uint64_t ino = r->e.ino, epoch = r->epoch;
+	char peers[256];
+
+	peers_text(r, peers, sizeof(peers));
 	c->log->n.lost++;
-	diag_err("log", "event=not_recovered ino=%llu error=\"%s\"",
-		 (unsigned long long)ino,
+	diag_err("log", "event=not_recovered ino=%llu logds=\"%s\" "
+		 "error=\"%s\"", (unsigned long long)ino, peers,
 		 err == -EAGAIN ? "too few of its log's peers answer" :
 		 err == -EIO ? "a majority of its log's peers have lost it" :
 			       strerror(-err));
@@ -397,9 +421,10 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	if (!r)
 		return -ENOMEM;
 	r->c = c;
+	r->e.ino = e->ino;
 	err = recover(r, e->ino, deadline_ms);
 	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE) {
-		mark_lost(c, e->ino, r->epoch, err);
+		mark_lost(r, err);
 		err = -ENOENT;
 	}
 	for (uint32_t i = 0; i < r->count; i++)

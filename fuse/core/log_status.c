@@ -53,6 +53,29 @@ static void file_status(const struct log_file *lf, FILE *out)
 	fputs("]}", out);
 }
 
+/* Has it a peer less than it shall have? */
+static bool degraded(const struct log_file *lf)
+{
+	uint32_t up = 0;
+
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		up += lf->w.peers[i].state == LOG_PEER_UP &&
+		      lf->w.peers[i].in_old;
+	return lf->state == LOG_ACTIVE && up < lf->opts.peers;
+}
+
+static uint32_t degraded_count(const struct log_client *l)
+{
+	const struct dlist *n;
+	uint32_t count = 0;
+
+	for (n = l->files.next; n != &l->files; n = n->next)
+		count += degraded((const void *)
+				  ((const char *)n -
+				   offsetof(struct log_file, node)));
+	return count;
+}
+
 #define COUNTER(name)                                                         \
 	fprintf(out, ",\"%s\":%llu", #name, (unsigned long long)l->n.name)
 
@@ -63,8 +86,8 @@ void log_status(struct core *c, FILE *out)
 	uint32_t count = 0;
 
 	core_lock(c);
-	fprintf(out, "\"logs\":{\"mirror_bytes\":%llu",
-		(unsigned long long)l->mirror_bytes);
+	fprintf(out, "\"logs\":{\"mirror_bytes\":%llu,\"degraded\":%u",
+		(unsigned long long)l->mirror_bytes, degraded_count(l));
 	COUNTER(opened);
 	COUNTER(dropped);
 	COUNTER(fallbacks);

@@ -373,13 +373,17 @@ static void tick_replace(struct log_file *lf, uint64_t now_ms)
  * recovery would put the log's older records over what is newer there. */
 static void tick_majority(struct log_file *lf, uint64_t now_ms)
 {
-	if (!lf->waits || log_writer_majority(&lf->w)) {
-		lf->minority_ms = 0;
+	uint64_t limit = log_writer_majority(&lf->w) ? LOG_STALL_MS :
+						       LOG_MINORITY_MS;
+
+	if (!lf->waits || lf->w.committed != lf->stalled_at) {
+		lf->stalled_ms = 0;
+		lf->stalled_at = lf->w.committed;
 		return;
 	}
-	if (lf->minority_ms == 0)
-		lf->minority_ms = now_ms;
-	if (lf->giving_up || now_ms - lf->minority_ms < LOG_MINORITY_MS)
+	if (lf->stalled_ms == 0)
+		lf->stalled_ms = now_ms;
+	if (lf->giving_up || now_ms - lf->stalled_ms < limit)
 		return;
 	diag_warn("log", "event=no_majority ino=%llu epoch=%llu",
 		  (unsigned long long)lf->in->ino,

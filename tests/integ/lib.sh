@@ -47,20 +47,22 @@ wal_dir() {
 	[ -z "${LOGS:-}" ] || "$CTL" log enable "$@" >/dev/null ||
 		fail "log enable $1"
 }
-# log_counter NAME: of the mount's status.
-log_counter() {
+# What the mount's status tells of logs, as Python sees it: log_status 'l["opened"]'
+log_status() {
 	"$CTL" -c "$C/cluster.conf" sessions --json | python3 -c '
 import json, sys
 def find(o):
     if isinstance(o, dict):
-        if "logs" in o and sys.argv[1] in o["logs"]: return o["logs"]
+        if "logs" in o: return o["logs"]
         o = list(o.values())
     if isinstance(o, list):
         for v in o:
             r = find(v)
             if r: return r
-print(find(json.load(sys.stdin))[sys.argv[1]])' "$1"
+l = find(json.load(sys.stdin))
+print(eval(sys.argv[1]))' "$1"
 }
+log_counter() { log_status "l['$1']"; }
 # With $LOGS: did writes really go to logs?
 logs_used() {
 	[ -z "${LOGS:-}" ] || within 5 logs_counted || fail "no log was used"
