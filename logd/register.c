@@ -225,8 +225,8 @@ static void beat_refused(struct lreg *r, const struct lreg_call *c)
 	r->said = true;
 }
 
-/* What metad says of the logs it was asked about. */
-static int judge(struct lreg *r, struct wire_in *in)
+/* What metad says of the logs it was asked about, @epoch: of its map. */
+static int judge(struct lreg *r, struct wire_in *in, uint64_t epoch)
 {
 	struct meta_log_heartbeat_reply m;
 	struct wire_in gone;
@@ -234,6 +234,10 @@ static int judge(struct lreg *r, struct wire_in *in)
 	meta_log_heartbeat_reply_decode(in, &m);
 	if (wire_in_end(in) < 0)
 		return -EBADMSG;
+	/* With what it says a fence may go: who was fenced has to be known as
+	 * dead by then. It is asked again. */
+	if (epoch > lserve_epoch(r->o.serve))
+		return 0;
 	wire_in_init(&gone, m.gone.p, m.gone.len);
 	for (uint32_t i = 0; i < m.count && !gone.bad; i++) {
 		struct meta_log_gone g;
@@ -262,7 +266,7 @@ static int beat_parse(struct lreg *r, const struct lreg_call *c,
 	if (in.bad || m->cluster_id != r->o.conf->cluster_id)
 		return -EBADMSG;
 	if (c->call.opcode == WIRE_OP_META_LOG_HEARTBEAT)
-		return judge(r, &in);
+		return judge(r, &in, m->epoch);
 	return wire_in_end(&in);
 }
 

@@ -234,6 +234,28 @@ static void what_nobody_owns_is_collected(struct logd_run *x)
 	end(&w, &g);
 }
 
+/* A verdict may forget a fence: who was fenced has to be known as dead before,
+ * which a map tells that may not be here yet. */
+static void verdicts_wait_for_the_map(struct logd_run *x)
+{
+	static const uint64_t sessions[] = { 1, 2, 3 };
+	struct log_stream g;
+	struct blk_raw w, a;
+
+	begin_with(x, NULL, &w, &g);
+	fake_metad_judge(x->metad, 9, 5, META_LOG_UNKNOWN);
+	fake_metad_hide_map(x->metad, true);
+	fake_metad_set_sessions(x->metad, sessions, 3);
+	lrun_admin(x, &a);
+	CHECK_EQ(lrun_drain(&a, true, 60000), 0); /* it asks each second */
+	EVENTUALLY(fake_metad_log_heartbeat(x->metad, NULL) >= 2);
+	CHECK_EQ(lrun_counter(x, "logs_collected"), 0);
+	fake_metad_hide_map(x->metad, false);
+	EVENTUALLY(lrun_counter(x, "logs_collected") == 1);
+	raw_close(&a);
+	end(&w, &g);
+}
+
 static void logs_are_bounded(struct logd_run *x)
 {
 	static const char *const args[] = { "--logs", "2", NULL };
@@ -325,6 +347,7 @@ int main(int argc, char **argv)
 		LOGD_TEST(a_stop_waits_no_longer_than_told),
 		LOGD_TEST(a_second_signal_ends_it_at_once),
 		LOGD_TEST(what_nobody_owns_is_collected),
+		LOGD_TEST(verdicts_wait_for_the_map),
 		LOGD_TEST(logs_are_bounded),
 		LOGD_TEST(an_idle_one_sleeps),
 		LOGD_TEST(memory_that_cannot_be_pinned_is_told),

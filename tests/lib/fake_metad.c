@@ -36,6 +36,7 @@ struct fake_metad {
 	struct meta_log_heartbeat last_log_heartbeat;
 	struct meta_log_gone gone[FAKE_GONE_MAX]; /* verdicts */
 	unsigned gone_count, named;
+	bool map_hidden;
 	uint64_t cluster_id;
 	/* the thread's */
 	int listen_fd, stop_fds[2];
@@ -169,7 +170,7 @@ static bool handle(struct fake_metad *m, const struct frame *f,
 		put_rhdr(o);
 		wire_put_u32(o, (uint32_t)cmap_encoded_size(m->map));
 		cmap_encode(o, m->map);
-		return true;
+		return !m->map_hidden;
 	default:
 		fprintf(stderr, "fake_metad: opcode %u\n", f->h.opcode);
 		abort();
@@ -392,5 +393,12 @@ void fake_metad_judge(struct fake_metad *m, uint64_t ino, uint64_t epoch,
 		die("verdicts");
 	m->gone[m->gone_count++] = (struct meta_log_gone){ ino, epoch,
 							   (uint8_t)verdict };
+	pthread_mutex_unlock(&m->lock);
+}
+
+void fake_metad_hide_map(struct fake_metad *m, bool hide)
+{
+	pthread_mutex_lock(&m->lock);
+	m->map_hidden = hide;
 	pthread_mutex_unlock(&m->lock);
 }

@@ -33,6 +33,8 @@ unsigned fake_metad_log_heartbeat(struct fake_metad *m,
 #define FAKE_GONE_MAX 16
 void fake_metad_judge(struct fake_metad *m, uint64_t ino, uint64_t epoch,
 		      enum meta_log_verdict verdict);
+/* MAP_GET is not answered, or again. */
+void fake_metad_hide_map(struct fake_metad *m, bool hide);
 /* The last heartbeat. */
 void fake_metad_heartbeat(struct fake_metad *m, struct meta_heartbeat *last);
 
