@@ -243,9 +243,10 @@ static int apply_regions(struct recovery *r, uint32_t peer,
 
 static int apply_wait(struct applying *a, int err)
 {
-	(void)waiting_for(&a->w, 0);
+	int late = waiting_for(&a->w, 0);
+
 	a->w.err = 0;
-	return err;
+	return err ? err : late;
 }
 
 static int apply_sync(struct applying *a)
