@@ -1,6 +1,7 @@
 #!/bin/bash
 # make demo: a cluster on this machine, PostgreSQL on it, a block daemon killed
-# in the middle, a report, everything taken away again.
+# in the middle, log directories beside ext4, a report, everything taken away
+# again.
 set -eu
 [ "$(id -u)" = 0 ] || {
 	echo "bench/demo.sh: needs root: it mounts" >&2
@@ -26,7 +27,8 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 step() { printf '\n== %s\n' "$*"; }
 
-step "A cluster: one metadata daemon, three block daemons, one mount"
+step "A cluster: one metadata daemon, three block
+   daemons, three log daemons, one mount"
 "$CTL" local up "$W/c"
 "$CTL" local status "$W/c"
 
@@ -57,6 +59,42 @@ h=$(pg "$PGB/psql" -h "$W/run" -XAtq -c \
 echo "sum of accounts $a, sum of history $h"
 [ "$a" = "$h" ]
 
+step "Synced appends of 128 bytes: in a log directory, beside it, on ext4"
+mkdir "$W/c/mnt/wal" "$W/c/mnt/plain" "$W/ext4"
+"$CTL" log enable "$W/c/mnt/wal"
+for d in "$W/c/mnt/wal" "$W/c/mnt/plain" "$W/ext4"; do
+	printf '%-10s' "$(basename "$d")"
+	python3 - "$d" <<'P'
+import os, sys, time
+f = os.open(sys.argv[1] + "/log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+n, t = 0, time.monotonic()
+while time.monotonic() - t < 3:
+    os.write(f, b"x" * 128)
+    os.fdatasync(f)
+    n += 1
+print("%7.0f a second" % (n / (time.monotonic() - t)))
+P
+done
+
+step "SQLite, a transaction a row: its WAL in a log directory, and on ext4"
+mkdir "$W/c/mnt/app"
+"$CTL" log enable "$W/c/mnt/app" --match '*-wal'
+for d in "$W/c/mnt/app" "$W/ext4"; do
+	printf '%-10s' "$(basename "$d")"
+	python3 - "$d" <<'P'
+import sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
+db.execute("pragma journal_mode=wal")
+db.execute("pragma synchronous=full")
+db.execute("create table t(a integer primary key, b text)")
+n, t = 0, time.monotonic()
+while time.monotonic() - t < 3:
+    db.execute("insert into t(b) values(?)", ("x" * 100,))
+    n += 1
+print("%7.0f a second" % (n / (time.monotonic() - t)))
+P
+done
+
 step "Where a table lies, and what the cluster says of itself"
 f=$(pg "$PGB/psql" -h "$W/run" -XAtq -c \
 	"select pg_relation_filepath('pgbench_accounts')" postgres)
@@ -64,6 +102,21 @@ stop_pg
 "$CTL" -c "$W/c/cluster.conf" why "$W/c/mnt/pg/db/$f" | head -n 12
 "$CTL" -c "$W/c/cluster.conf" df
 "$CTL" -c "$W/c/cluster.conf" fsck
+
+step "The mount is killed with rows in its log, and mounted again"
+python3 - "$W/c/mnt/app" "$(cat "$W/c/run/mount.pid")" <<'P'
+import os, signal, sqlite3, sys
+db = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
+db.execute("pragma synchronous=full")
+for i in range(1000):
+    db.execute("insert into t(b) values('last')")
+os.kill(int(sys.argv[2]), signal.SIGKILL)
+os._exit(0)
+P
+"$CTL" local up "$W/c" >/dev/null
+n=$(sqlite3 "$W/c/mnt/app/db" "select count(*) from t where b = 'last'")
+echo "of 1000 rows $n are there"
+[ "$n" = 1000 ]
 
 step "Tear-down"
 "$CTL" local down "$W/c"

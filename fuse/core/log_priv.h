@@ -115,7 +115,7 @@ struct log_file {
 	/* No majority can be had: writers wait till all is in the blocks and
 	 * metad knows that this log is not needed. */
 	bool giving_up;
-	uint64_t stalled_ms; /* writers wait and nothing is committed since; 0 */
+	uint64_t stalled_ms; /* writers wait, nothing is committed since; 0 */
 	uint64_t stalled_at; /* committed then */
 	uint64_t closed_ms; /* nobody has it open for writing since; 0 */
 	/* replacing a peer */
