@@ -68,7 +68,8 @@ FUSE_LIBS = $(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --libs --stati
 LIBS_common := -lisal -lxxhash -ljansson -lmicrohttpd -lm
 LIBS_blockd := -luring -llmdb
 LIBS_metad := -lraft -luv -llmdb
-LIBS_logd :=
+LIBS_logd := -lrdmacm -libverbs
+LIBS_hailfs := -lrdmacm -libverbs
 
 common_SRC := $(sort $(wildcard common/*.c))
 blockd_SRC := $(sort $(wildcard blockd/*.c))
@@ -154,9 +155,9 @@ $(BIN)/hail-logd: $(OBJ)/logd/main.o $(LIB)/liblogd.a $(LIB)/libcommon.a
 $(BIN)/hail-metad: $(OBJ)/metad/main.o $(LIB)/libmetad.a $(LIB)/libcommon.a
 	$(call link,$^ $(LIBS_metad) $(LIBS_common))
 $(BIN)/hailfs: $(call objs,$(fuse_SRC)) $(LIB)/libhailfs.a $(LIB)/libcommon.a
-	$(call link,$^ $(FUSE_LIBS) $(LIBS_common))
+	$(call link,$^ $(FUSE_LIBS) $(LIBS_hailfs) $(LIBS_common))
 $(BIN)/hailctl: $(call objs,$(hailctl_SRC)) $(LIB)/libhailfs.a $(LIB)/libcommon.a
-	$(call link,$^ $(LIBS_common))
+	$(call link,$^ $(LIBS_hailfs) $(LIBS_common))
 
 # ---- tests ----
 TEST_LIBS := $(LIB)/libtest.a $(LIB)/libblockd.a $(LIB)/liblogd.a \
@@ -185,11 +186,11 @@ $(TST)/integ/preload/%.so: tests/integ/preload/%.c \
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g $(WARN) -fPIC -shared -o $@ $<
 $(TST)/integ/%: $(OBJ)/tests/integ/%.o $(TEST_LIBS)
-	$(call link,$^ $(LIBS_common))
+	$(call link,$^ $(LIBS_hailfs) $(LIBS_common))
 $(TST)/bench/nullfs: $(OBJ)/bench/nullfs.o
 	$(call link,$^ $(FUSE_LIBS))
 $(TST)/bench/%: $(OBJ)/bench/%.o $(TEST_LIBS)
-	$(call link,$^ $(LIBS_common))
+	$(call link,$^ $(LIBS_hailfs) $(LIBS_common))
 $(TST)/power/recfs: $(OBJ)/tests/power/recfs.o
 	$(call link,$^ $(FUSE_LIBS))
 $(TST)/power/%: $(OBJ)/tests/power/%.o

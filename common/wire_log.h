@@ -41,7 +41,8 @@ WIRE_MESSAGE(log_alloc_reply, LOG_ALLOC_REPLY_FIELDS);
  * region, then @slot (LOG_SLOT_SIZE bytes) to its place. @off is where the last
  * one ended; an earlier one is a duplicate, which is answered and changes
  * nothing. -ENOENT: no such region; -EBADMSG: a record or the slot is damaged;
- * -EPROTO: a gap; -ESTALE, -EIDRM. reply: log_reply */
+ * -EPROTO: a gap; -ESTALE, -EIDRM. It ends one-sided writing
+ * of this log: what is still on its way so does not arrive. reply: log_reply */
 #define LOG_WRITE_FIELDS(F)                                                   \
 	F(u64, ino)                                                           \
 	F(u64, epoch)                                                         \
@@ -52,11 +53,23 @@ WIRE_MESSAGE(log_alloc_reply, LOG_ALLOC_REPLY_FIELDS);
 WIRE_MESSAGE(log_write, LOG_WRITE_FIELDS);
 
 /* CONNECT: a token, good once, by which a connection of the RDMA manager is
- * known to be this log's. reply: log_reply and this */
+ * known to be this log's; the one there was has ended. -EOPNOTSUPP: there is no
+ * RDMA here. reply: log_reply and this */
 #define LOG_CONNECT_FIELDS(F) F(u64, ino) F(u64, epoch)
 WIRE_MESSAGE(log_connect, LOG_CONNECT_FIELDS);
 #define LOG_CONNECT_REPLY_FIELDS(F) F(u64, token)
 WIRE_MESSAGE(log_connect_reply, LOG_CONNECT_REPLY_FIELDS);
+
+/* What the RDMA manager carries to the daemon with such a connection, zeros
+ * behind it. */
+#define LOG_RDMA_MAGIC 0x676f6c68u
+#define LOG_RDMA_HELLO_FIELDS(F)                                              \
+	F(u32, magic) /* LOG_RDMA_MAGIC */                                    \
+	F(u32, version) /* WIRE_VERSION */                                    \
+	F(u64, cluster_id)                                                    \
+	F(u64, token)
+WIRE_MESSAGE(log_rdma_hello, LOG_RDMA_HELLO_FIELDS);
+#define LOG_RDMA_HELLO_SIZE 24u
 
 /* FENCE: from now on nobody of an epoch below @epoch changes a log of @ino
  * here: connections are closed, keys revoked, what was received and not applied

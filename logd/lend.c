@@ -361,6 +361,16 @@ void lend_each(struct lend *l, void (*fn)(void *arg, struct lend_log *g),
 				fn(arg, g);
 }
 
+static void revoke_one(void *arg, struct lend_log *g)
+{
+	log_end(arg, g);
+}
+
+void lend_revoke_all(struct lend *l)
+{
+	lend_each(l, revoke_one, l);
+}
+
 /* ---- requests ---- */
 
 static int refuse(uint64_t *counter, int err)
@@ -586,6 +596,18 @@ static int write_region(struct lend *l, const struct lend_log *g,
 	return 0;
 }
 
+int lend_writer_log(struct lend *l, uint64_t session, uint64_t ino,
+		    uint64_t epoch, struct lend_log **ret)
+{
+	int rv = log_mine(l, session, ino, epoch, epoch, ret);
+
+	if (rv == -ENOENT)
+		return refuse(&l->n.missing, rv);
+	if (rv == 0)
+		heard(l, *ret);
+	return rv;
+}
+
 int lend_write(struct lend *l, uint64_t session, const struct log_write *m,
 	       const uint8_t *data, uint32_t len)
 {
@@ -599,6 +621,8 @@ int lend_write(struct lend *l, uint64_t session, const struct log_write *m,
 	if (!r)
 		return refuse(&l->n.missing, -ENOENT);
 	heard(l, g);
+	if (r->open)
+		log_end(l, g);
 	return write_region(l, g, r, m, data, len);
 }
 

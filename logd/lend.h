@@ -107,9 +107,14 @@ uint64_t lend_epoch_max(const struct lend *l);
 int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 	       const struct lend_region **ret) must_check;
 /* @data: @len bytes of records. A write that begins before the end and reaches
- * behind it adds what is new. */
+ * behind it adds what is new. Ends what was granted of this log: whoever sends
+ * this has given up writing from afar, and nothing may still come that way. */
 int lend_write(struct lend *l, uint64_t session, const struct log_write *m,
 	       const uint8_t *data, uint32_t len) must_check;
+/* *ret: the log that @session may write in @epoch, its own. -ENOENT: there is
+ * none. */
+int lend_writer_log(struct lend *l, uint64_t session, uint64_t ino,
+		    uint64_t epoch, struct lend_log **ret) must_check;
 /* *ret: the log of m->data_epoch, NULL: none. */
 int lend_fence(struct lend *l, const struct log_fence *m,
 	       const struct lend_log **ret) must_check;
@@ -117,6 +122,9 @@ int lend_fence(struct lend *l, const struct log_fence *m,
 int lend_read(struct lend *l, const struct log_read *m, const uint8_t **ret)
 	must_check;
 int lend_release(struct lend *l, const struct log_free *m) must_check;
+
+/* Nothing is written from afar any more: the means are gone. */
+void lend_revoke_all(struct lend *l);
 
 /* ---- lists ---- */
 /* NULL: none. */

@@ -12,6 +12,7 @@
 #include "common/stats.h"
 #include "logd/memory.h"
 #include "logd/register.h"
+#include "logd/verbs.h"
 
 /* Exit statuses: see hail-logd(8). */
 #define EXIT_USAGE 2
@@ -44,6 +45,9 @@ static const struct opt options[] = {
 	  "keep it in memory: try, must or no" },
 	{ "listen", 0, OPT_STR, FIELD(listen), NULL, 0, 0, NULL, "ADDR",
 	  "address to listen at; default: that of the cluster file" },
+	{ "rdma", 0, OPT_STR, FIELD(rdma), NULL, 0, 0, NULL, "ADDR[:PORT]",
+	  "take one-sided writes on the RDMA device of this address; default "
+	  "port: that of the cluster file" },
 	{ "domain", 0, OPT_STR, FIELD(domain), NULL, 0, 0, NULL, "NAME",
 	  "failure domain; default: domain= of the cluster file, or the "
 	  "address" },
@@ -74,6 +78,9 @@ struct logd {
 	struct lend_memory memory;
 	struct lend_pool pool;
 	struct lend *lend;
+	struct lverbs *verbs; /* NULL: no RDMA */
+	char rdma_addr[CMAP_ADDR_LEN_MAX + 1];
+	uint16_t rdma_port;
 	struct lserve *serve;
 	struct lreg *reg;
 	struct stats *stats;
@@ -164,7 +171,32 @@ static void on_fenced(void *arg, struct lend_log *g)
 	lserve_fenced(d->serve, g);
 }
 
-static const struct lend_ops lend_ops = { .fenced = on_fenced };
+static int on_grant(void *arg, struct lend_log *g, struct lend_region *r)
+{
+	struct logd *d = arg;
+
+	return d->verbs ? lverbs_grant(d->verbs, g, r) : -EOPNOTSUPP;
+}
+
+static void on_revoke(void *arg, struct lend_log *g, struct lend_region *r)
+{
+	struct logd *d = arg;
+
+	lverbs_revoke(d->verbs, g, r);
+}
+
+static void on_end(void *arg, struct lend_log *g)
+{
+	struct logd *d = arg;
+
+	if (d->verbs)
+		lverbs_end(d->verbs, g);
+}
+
+static const struct lend_ops lend_ops = { .grant = on_grant,
+					  .revoke = on_revoke,
+					  .end = on_end,
+					  .fenced = on_fenced };
 
 static int random_id(uint64_t *ret)
 {
@@ -201,6 +233,62 @@ static int make_lend(struct logd *d)
 	return rv;
 }
 
+/* ADDR, ADDR:PORT, [ADDR]:PORT; an address with colons needs its brackets. */
+static int parse_rdma(struct logd *d)
+{
+	const char *s = d->cfg.rdma, *end = strrchr(s, ':');
+	unsigned long port = d->self->port;
+	size_t len;
+	char *rest;
+
+	if (end && end > s && (end[-1] == ']' || strchr(s, ':') == end)) {
+		port = strtoul(end + 1, &rest, 10);
+		if (!end[1] || *rest || port == 0 || port > 65535)
+			return -EINVAL;
+	} else {
+		end = s + strlen(s);
+	}
+	len = (size_t)(end - s);
+	if (len > 1 && s[0] == '[' && s[len - 1] == ']') {
+		s++;
+		len -= 2;
+	}
+	if (len == 0 || len > CMAP_ADDR_LEN_MAX)
+		return -EINVAL;
+	memcpy(d->rdma_addr, s, len);
+	d->rdma_addr[len] = '\0';
+	d->rdma_port = (uint16_t)port;
+	return 0;
+}
+
+/* What has no RDMA serves over TCP. */
+static int make_verbs(struct logd *d)
+{
+	struct lverbs_options o = {
+		.loop = d->loop,
+		.lend = d->lend,
+		.addr = d->rdma_addr,
+		.cluster_id = d->conf.cluster_id,
+	};
+	char why[256];
+
+	if (!d->cfg.rdma)
+		return 0;
+	if (parse_rdma(d) < 0) {
+		fprintf(stderr, "hail-logd: --rdma %s: not ADDR or ADDR:PORT\n",
+			d->cfg.rdma);
+		return -EINVAL;
+	}
+	o.port = d->rdma_port;
+	if (lverbs_new(&o, &d->verbs, why, sizeof(why)) < 0) {
+		fprintf(stderr, "hail-logd: %s; logs go over TCP\n", why);
+		d->verbs = NULL;
+		d->rdma_port = 0;
+		d->rdma_addr[0] = '\0';
+	}
+	return 0;
+}
+
 static int make_serve(struct logd *d)
 {
 	struct lserve_options o = {
@@ -214,6 +302,7 @@ static int make_serve(struct logd *d)
 		.conn_max = (unsigned)d->cfg.conn_max,
 		.huge = d->memory.huge,
 		.pinned = d->memory.pinned,
+		.verbs = d->verbs,
 		.want_map = want_map,
 		.stop = stop,
 		.drained = drained,
@@ -238,7 +327,8 @@ static int make_reg(struct logd *d)
 		.boot_id = d->boot_id,
 		.addr = d->self->addr,
 		.port = d->self->port,
-		.rdma_addr = "",
+		.rdma_addr = d->rdma_addr,
+		.rdma_port = d->rdma_port,
 		.domain = d->cfg.domain ? d->cfg.domain :
 			  d->self->domain ? d->self->domain : d->self->addr,
 	};
@@ -276,6 +366,8 @@ static int start(struct logd *d)
 	if (rv == 0)
 		rv = loop_new((uint32_t)d->cfg.spin_us, turn_end, d, &d->loop);
 	if (rv == 0)
+		rv = make_verbs(d);
+	if (rv == 0)
 		rv = make_serve(d);
 	if (rv == 0)
 		rv = make_metrics(d);
@@ -296,14 +388,17 @@ static int run(struct logd *d)
 		return EXIT_ERROR; /* the process ends: nothing is undone */
 	daemon_ready();
 	diag_info("main", "what=serving daemon=%u addr=%s port=%u "
-		  "memory_bytes=%llu pinned=%d huge=%d", d->self->id,
+		  "memory_bytes=%llu pinned=%d huge=%d rdma=%s:%u", d->self->id,
 		  d->self->addr, d->self->port,
 		  (unsigned long long)lend_total_bytes(d->lend),
-		  d->memory.pinned, d->memory.huge);
+		  d->memory.pinned, d->memory.huge, d->rdma_addr,
+		  d->rdma_port);
 	rv = loop_run(d->loop);
 	stats_http_stop(d->http);
 	lreg_free(d->reg);
 	lserve_free(d->serve);
+	lverbs_free(d->verbs);
+	d->verbs = NULL;
 	lend_free(d->lend);
 	stats_free(d->stats);
 	loop_free(d->loop);

@@ -4,6 +4,7 @@
 #include "common/crc32c.h"
 #include "common/diag.h"
 #include "common/status.h"
+#include "logd/verbs.h"
 
 #define BODY_MAX 128u /* of most answers */
 
@@ -193,6 +194,31 @@ static void on_fence(struct lreq *q)
 		fence_reply(q, g);
 }
 
+static void on_connect(struct lreq *q)
+{
+	const struct log_connect *m = &q->m.u.connect;
+	struct lverbs *v = q->s->o.verbs;
+	struct log_connect_reply reply;
+	uint8_t body[BODY_MAX];
+	struct lend_log *g;
+	struct wire_out o;
+	int rv = -EOPNOTSUPP;
+
+	if (v)
+		rv = lend_writer_log(q->s->o.lend, q->f->h.session, m->ino,
+				     m->epoch, &g);
+	if (rv == 0)
+		rv = lverbs_token(v, g, &reply.token);
+	if (rv < 0) {
+		lserve_reply_plain(q, rv, wanted_flag(q));
+		return;
+	}
+	wire_out_init(&o, body, sizeof(body));
+	put_reply(q, &o, wanted_flag(q));
+	log_connect_reply_encode(&o, &reply);
+	lserve_reply(q, 0, body, o.len, NULL, 0);
+}
+
 static void on_read(struct lreq *q)
 {
 	const struct log_read *m = &q->m.u.read;
@@ -347,8 +373,8 @@ static void dispatch(struct lreq *q)
 		lserve_reply(q, 0, NULL, 0, NULL, 0);
 		s->o.stop(s->o.arg);
 		break;
-	default: /* CONNECT: there is no RDMA here */
-		lserve_reply_plain(q, -EOPNOTSUPP, 0);
+	default:
+		on_connect(q);
 		break;
 	}
 }

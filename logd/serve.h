@@ -17,6 +17,7 @@
 #include "logd/lend.h"
 
 struct lserve;
+struct lverbs;
 struct stats;
 
 struct lserve_options {
@@ -29,6 +30,7 @@ struct lserve_options {
 	uint64_t boot_id;
 	unsigned conn_max;
 	bool huge, pinned; /* the memory */
+	struct lverbs *verbs; /* NULL: no RDMA */
 	/* The map is too old: fetch it, then lserve_set_map(). May be called
 	 * again before that. */
 	void (*want_map)(void *arg);

@@ -153,13 +153,26 @@ static int release(uint64_t ino, uint64_t epoch, uint64_t data_epoch,
 	return lend_release(fix.l, &m);
 }
 
+/* What is new from @from on, as one-sided writes do it. */
+static void put_from_afar(const struct lend_region *r, struct log_stream *g,
+			  uint32_t from, uint32_t slot)
+{
+	memcpy(r->base + from, g->mirror + from, g->end - from);
+	log_stream_slot(g, r->base + slot * LOG_SLOT_SIZE);
+}
+
 /* A log of inode 9, epoch 5, session 1, with one record. */
 static void begin(struct log_stream *g, uint8_t flags)
 {
+	const struct lend_region *r;
+
 	log_stream_init(g, 9, 5, LOG2);
-	assert_int_equal(alloc(1, g, flags, NULL), 0);
+	assert_int_equal(alloc(1, g, flags, &r), 0);
 	log_stream_append(g, 100);
-	assert_int_equal(put(1, g, LOG_DATA_OFF), 0);
+	if (flags & LOG_ALLOC_VERBS)
+		put_from_afar(r, g, LOG_DATA_OFF, 0);
+	else
+		assert_int_equal(put(1, g, LOG_DATA_OFF), 0);
 }
 
 static const uint8_t *base_of(const struct log_stream *g)
@@ -315,6 +328,48 @@ static void a_later_epoch_takes_over(void **state)
 	log_stream_fini(&g);
 }
 
+/* Whoever sends records has given up writing them from afar: what is still on
+ * its way from there must not come over what is sent now. */
+static void a_sent_record_ends_what_was_granted(void **state)
+{
+	struct log_stream g;
+	uint32_t from;
+
+	(void)state;
+	begin(&g, LOG_ALLOC_VERBS);
+	from = g.end;
+	log_stream_append(&g, 50);
+	assert_int_equal(put(1, &g, from), 0);
+	assert_string_equal(fix.events, "ger");
+	from = g.end;
+	log_stream_append(&g, 50);
+	assert_int_equal(put(1, &g, from), 0);
+	assert_string_equal(fix.events, "ger");
+	assert_int_equal(alloc(1, &g, LOG_ALLOC_VERBS, NULL), 0);
+	assert_string_equal(fix.events, "gerg");
+	/* The means are gone: of all logs. */
+	lend_revoke_all(fix.l);
+	assert_string_equal(fix.events, "gerger");
+	log_stream_fini(&g);
+}
+
+static void a_log_is_found_for_its_writer_alone(void **state)
+{
+	struct lend_log *log;
+	struct log_stream g;
+
+	(void)state;
+	begin(&g, 0);
+	assert_int_equal(lend_writer_log(fix.l, 1, 9, 5, &log), 0);
+	assert_int_equal(log->epoch, 5);
+	assert_int_equal(lend_writer_log(fix.l, 2, 9, 5, &log), -ESTALE);
+	assert_int_equal(lend_writer_log(fix.l, 1, 9, 4, &log), -ENOENT);
+	assert_int_equal(lend_writer_log(fix.l, 1, 8, 5, &log), -ENOENT);
+	assert_int_equal(fence(9, 6, 5, NULL), 0);
+	assert_int_equal(lend_writer_log(fix.l, 1, 9, 5, &log), -ESTALE);
+	log_stream_fini(&g);
+}
+
 static void what_is_freed_is_revoked_first(void **state)
 {
 	struct log_stream g;
@@ -359,8 +414,7 @@ static void what_came_from_afar_is_gone_on_from(void **state)
 	for (unsigned i = 0; i < 5; i++) {
 		from = g.end;
 		log_stream_append(&g, 64);
-		memcpy(r->base + from, g.mirror + from, g.end - from);
-		log_stream_slot(&g, r->base + (i + 1) % 2 * LOG_SLOT_SIZE);
+		put_from_afar(r, &g, from, (i + 1) % 2);
 		assert_int_equal(put(1, &g, from), 0); /* a duplicate */
 		from = g.end;
 		log_stream_append(&g, 64);
@@ -623,6 +677,8 @@ int main(void)
 		TEST(what_is_freed_is_revoked_first),
 		TEST(a_grant_that_fails_lends_nothing),
 		TEST(what_came_from_afar_is_gone_on_from),
+		TEST(a_sent_record_ends_what_was_granted),
+		TEST(a_log_is_found_for_its_writer_alone),
 		TEST(a_drain_takes_at_its_deadline_and_not_before),
 		TEST(a_verdict_counts_only_in_silence),
 		TEST(a_fence_is_forgotten_by_a_verdict_alone),
