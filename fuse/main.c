@@ -344,6 +344,7 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		.client_id = client_id,
 		.wb_bytes_max = o->wb_size, .prefetch_bytes_max = o->prefetch,
 		.flush_age_ms = o->flush_age_ms,
+		.log_transport = o->transport,
 		.timeout_ms = o->hard ? 0 : o->timeo_ms,
 		.kernel_writeback = o->writeback,
 		/* A read-only mount is the kernel's affair, and may be

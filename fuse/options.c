@@ -13,11 +13,16 @@
 #include "common/opt.h"
 
 static const char *const uring_choices[] = { "auto", "on", "off", NULL };
+/* enum core_log_transport */
+static const char *const transport_choices[] = { "auto", "verbs", "tcp", NULL };
 
 #define O(field) offsetof(struct mount_options, field)
 static const struct opt own_table[] = {
 	{ "io_uring", 0, OPT_CHOICE, O(uring), "auto", 0, 0, uring_choices,
 	  "auto|on|off", "talk to the kernel over io_uring" },
+	{ "transport", 0, OPT_CHOICE, O(transport), "auto", 0, 0,
+	  transport_choices, "auto|verbs|tcp",
+	  "how logs reach their peers; auto: over RDMA where both ends can" },
 	{ "wb_size", 0, OPT_SIZE, O(wb_size), "64m", 1u << 20, 1ull << 40, NULL,
 	  "SIZE", "bound of data written but not yet durable" },
 	{ "prefetch", 0, OPT_SIZE, O(prefetch), "32m", 0, 1ull << 36, NULL,

@@ -16,6 +16,7 @@ struct mount_options {
 	bool writeback, hard, fake; /* fake: -f of mount(8): check only */
 	bool allow_other, quiet_unknown;
 	int uring; /* enum uring_choice */
+	int transport; /* enum core_log_transport */
 	uint64_t wb_size, prefetch, timeo_ms, flush_age_ms, metrics_port;
 	uint64_t threads, max_background;
 	char *log, *pidfile, *debug_list;

@@ -257,6 +257,7 @@ void core_free(struct core *c)
 	/* Every call is answered (-ECANCELED) and no thread of ours runs after
 	 * this; then the parts can go in any order. */
 	flusher_stop(c->flusher);
+	log_verbs_stop(c); /* it queues to peers of the net */
 	rpc_net_free(c->net);
 	if (c->meta)
 		meta_client_cancel(c->meta);

@@ -20,6 +20,13 @@
 struct core;
 struct core_file;
 
+/* How logs reach their peers. */
+enum core_log_transport {
+	CORE_LOG_AUTO, /* over RDMA where both ends can */
+	CORE_LOG_VERBS, /* peers that cannot are none */
+	CORE_LOG_TCP,
+};
+
 struct core_options {
 	const struct conf *conf; /* borrowed for the core's life */
 	const char *host, *mountpoint; /* name the session, for people */
@@ -30,6 +37,7 @@ struct core_options {
 	uint64_t flush_age_ms; /* dirty data is written after this */
 	uint64_t timeout_ms; /* 0: hard; else soft, -ETIMEDOUT after it */
 	bool kernel_writeback; /* -o writeback: the kernel owns sizes, mtimes */
+	int log_transport; /* enum core_log_transport */
 	bool noatime; /* reads do not change atimes (else as relatime) */
 	bool nodiratime, strictatime;
 	/* What others were told of @ino's attributes is not true any more;

@@ -25,8 +25,10 @@ static struct log_mirror *mirror_new(struct log_file *lf)
 void log_mirror_put(struct core *c, struct log_mirror *m)
 {
 	(void)c;
-	if (--m->refs == 0)
-		(void)munmap(m, m->bytes);
+	if (--m->refs > 0)
+		return;
+	log_verbs_mirror_end(m);
+	(void)munmap(m, m->bytes);
 }
 
 void log_region_drop(struct log_file *lf, uint8_t *base)
@@ -215,8 +217,7 @@ void log_end(struct log_file *lf)
 	dlist_del(&lf->node);
 	log_settle(lf, UINT64_MAX, lf->fenced || c->fenced ? -EIO : 0);
 	log_wake(lf);
-	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
-		lf->links[i].life++;
+	log_links_close(lf);
 	if (lf->epoch)
 		mirrors_drop(lf);
 	lf->in = NULL;

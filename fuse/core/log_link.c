@@ -64,6 +64,25 @@ static bool call_counts(const struct log_call *k)
 	       lf->links[k->peer].life == k->life;
 }
 
+/* What is on its way stops to count. */
+static void link_close(struct log_link *l)
+{
+	l->life++;
+	if (l->conn) {
+		log_verbs_close(l->conn);
+		l->conn = NULL;
+	}
+	if (l->xport == &log_xport_verbs)
+		l->xport = NULL;
+	l->connecting = false;
+}
+
+void log_links_close(struct log_file *lf)
+{
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		link_close(&lf->links[i]);
+}
+
 /* ---- trouble ---- */
 
 static void fence_tell(struct core_deferred *d)
@@ -109,7 +128,7 @@ void log_peer_failed(struct log_file *lf, uint32_t peer, const char *why)
 		  "why=\"%s\"", (unsigned long long)lf->in->ino,
 		  (unsigned long long)lf->epoch, lf->w.peers[peer].id, why);
 	lf->c->log->n.failed_peers++;
-	k->life++;
+	link_close(k);
 	log_writer_fail(&lf->w, peer);
 	if (k->trouble_ms == 0)
 		k->trouble_ms = core_now_ms();
@@ -123,6 +142,9 @@ void log_peer_leaves(struct log_file *lf, const struct log_dev *d)
 		    lf->links[i].dev == d)
 			lf->links[i].leaves = true;
 }
+
+static void link_tcp(struct log_file *lf, uint32_t peer, const char *why);
+static const struct cmap_log *verbs_peer(const struct log_dev *d);
 
 static void answer_bad(struct log_call *k, int status)
 {
@@ -146,25 +168,43 @@ static int reply_take(const struct rpc_frame *f, struct wire_in *in,
 
 /* ---- regions ---- */
 
+/* Where the region lies at the peer. */
+static void region_keep_key(struct log_file *lf, uint32_t peer, uint32_t index,
+			    const struct log_alloc_reply *r)
+{
+	struct log_mirror *m;
+
+	if (index < lf->w.region_first ||
+	    index - lf->w.region_first >= lf->w.region_count)
+		return;
+	m = log_mirror_of(lf->w.regions[index - lf->w.region_first].base);
+	m->at[peer] = (struct log_mirror_at){ r->addr, r->rkey };
+}
+
 static void alloc_done(struct rpc_call *call, int status,
 		       const struct rpc_frame *f)
 {
 	struct log_call *k = container_of(call, struct log_call, call);
 	struct log_file *lf = k->lf;
 	struct core *c = lf->c;
-	struct log_alloc_reply r;
+	struct log_alloc_reply r = { .addr = 0 };
 	struct log_reply lr;
 	struct wire_in in;
 
 	core_lock(c);
-	if (status == 0 && !reply_take(f, &in, &lr)) {
+	if (status == 0)
+		status = reply_take(f, &in, &lr);
+	if (status == 0) {
 		log_alloc_reply_decode(&in, &r);
-		if (wire_in_end(&in))
-			status = -EBADMSG;
+		status = wire_in_end(&in);
 	}
 	if (call_counts(k)) {
+		if (status == 0)
+			region_keep_key(lf, k->peer, k->index, &r);
 		log_writer_alloc_done(&lf->w, k->peer, k->index, status);
-		if (status)
+		if (status == -EOPNOTSUPP && !lf->links[k->peer].xport)
+			link_tcp(lf, k->peer, "its memory is not for it");
+		else if (status)
 			answer_bad(k, status);
 		if (status == -ENOSPC)
 			log_destage(lf);
@@ -182,6 +222,8 @@ static bool alloc_send(struct log_file *lf, uint32_t peer)
 		.epoch = lf->epoch,
 		.data_epoch = lf->epoch,
 		.log2 = lf->w.log2,
+		.flags = lf->links[peer].xport == &log_xport_tcp ?
+				 0 : (uint8_t)LOG_ALLOC_VERBS,
 	};
 	struct log_call *k;
 	struct wire_out o;
@@ -201,6 +243,21 @@ static bool alloc_send(struct log_file *lf, uint32_t peer)
 
 /* ---- records ---- */
 
+void log_link_posted(struct log_file *lf, uint32_t peer,
+		     const struct log_post *p)
+{
+	struct log_link *l = &lf->links[peer];
+
+	/* It may have been replaced since. */
+	if (lf->w.peers[peer].state != LOG_PEER_UP)
+		return;
+	l->post_ms[0] = l->post_ms[1];
+	l->trouble_ms = 0;
+	l->breaks = 0;
+	log_writer_acked(&lf->w, p);
+	log_settle(lf, lf->w.committed, 0);
+}
+
 static void post_done(struct rpc_call *call, int status,
 		      const struct rpc_frame *f)
 {
@@ -214,13 +271,9 @@ static void post_done(struct rpc_call *call, int status,
 	if (status == 0)
 		status = reply_take(f, &in, &lr);
 	if (call_counts(k) && status == 0) {
-		struct log_link *l = &lf->links[k->peer];
-
-		l->post_ms[0] = l->post_ms[1];
-		l->trouble_ms = 0;
-		l->leaves |= (lr.flags & LOG_REPLY_WANTED) != 0;
-		log_writer_acked(&lf->w, &k->post);
-		log_settle(lf, lf->w.committed, 0);
+		lf->links[k->peer].leaves |=
+			(lr.flags & LOG_REPLY_WANTED) != 0;
+		log_link_posted(lf, k->peer, &k->post);
 	} else if (call_counts(k)) {
 		answer_bad(k, status);
 	}
@@ -270,6 +323,8 @@ static bool post_send(struct log_file *lf, uint32_t peer)
 	return true;
 }
 
+const struct log_xport log_xport_tcp = { "tcp", post_send };
+
 /* ---- giving back ---- */
 
 static void free_done(struct rpc_call *call, int status,
@@ -315,22 +370,156 @@ void log_free_all(struct log_file *lf)
 	}
 }
 
+/* ---- connecting over verbs ---- */
+
+#define LINK_BREAKS_MAX 3u
+
+/* What was on its way over another transport is sent again. */
+static void link_again(struct log_file *lf, uint32_t peer)
+{
+	struct log_writer_peer *p = &lf->w.peers[peer];
+
+	link_close(&lf->links[peer]);
+	if (p->state == LOG_PEER_UP)
+		log_writer_up(&lf->w, peer, p->boot_id);
+}
+
+/* For as long as this peer has this log. */
+static void link_tcp(struct log_file *lf, uint32_t peer, const char *why)
+{
+	if (lf->c->opt.log_transport == CORE_LOG_VERBS) {
+		log_peer_failed(lf, peer, why);
+		return;
+	}
+	diag_info("log", "event=verbs_given_up ino=%llu epoch=%llu logd=%u "
+		  "why=\"%s\" action=\"tcp\"",
+		  (unsigned long long)lf->in->ino,
+		  (unsigned long long)lf->epoch, lf->w.peers[peer].id, why);
+	link_again(lf, peer);
+	lf->links[peer].xport = &log_xport_tcp;
+}
+
+/* Is there a way to write into its memory? */
+static const struct cmap_log *verbs_peer(const struct log_dev *d)
+{
+	const struct core *c = d->c;
+	const struct cmap_log *m;
+
+	if (c->opt.log_transport == CORE_LOG_TCP || !c->blk->map ||
+	    !log_verbs_maybe(d->c))
+		return NULL;
+	m = cmap_find_log(c->blk->map, d->id);
+	return m && m->rdma_port ? m : NULL;
+}
+
+static void connect_done(struct rpc_call *call, int status,
+			 const struct rpc_frame *f)
+{
+	struct log_call *k = container_of(call, struct log_call, call);
+	struct log_file *lf = k->lf;
+	struct core *c = lf->c;
+	struct log_connect_reply r = { .token = 0 };
+	struct log_reply lr;
+	struct wire_in in;
+
+	core_lock(c);
+	if (status == 0)
+		status = reply_take(f, &in, &lr);
+	if (status == 0) {
+		log_connect_reply_decode(&in, &r);
+		status = wire_in_end(&in);
+	}
+	if (call_counts(k) && status == 0) {
+		struct log_link *l = &lf->links[k->peer];
+		const struct cmap_log *m = verbs_peer(l->dev);
+
+		l->conn = m ? log_verbs_connect(lf, k->peer, m->rdma_addr,
+						m->rdma_port, r.token) : NULL;
+		if (!l->conn)
+			link_tcp(lf, k->peer, "no connection can be made");
+	} else if (call_counts(k)) {
+		if (status == -ESTALE || status == -EIDRM ||
+		    status == -ECONNRESET || status == -ECANCELED)
+			answer_bad(k, status);
+		else
+			link_tcp(lf, k->peer, strerror(-status));
+	}
+	if (lf->state == LOG_ACTIVE)
+		log_step(lf);
+	call_free(k);
+	core_unlock(c);
+}
+
+/* Once the peer has the log. */
+static void connect_send(struct log_file *lf, uint32_t peer)
+{
+	struct log_connect m = { .ino = lf->in->ino, .epoch = lf->epoch };
+	struct log_call *k;
+	struct wire_out o;
+
+	if (lf->w.peers[peer].alloc_next == 0)
+		return;
+	k = call_new(lf, peer, WIRE_OP_LOG_CONNECT, connect_done, &o);
+	if (!k)
+		return; /* the tick comes again */
+	lf->links[peer].connecting = true;
+	log_connect_encode(&o, &m);
+	call_queue(k, &o);
+}
+
+void log_link_connected(struct log_file *lf, uint32_t peer)
+{
+	struct log_link *l = &lf->links[peer];
+
+	l->connecting = false;
+	l->xport = &log_xport_verbs;
+	l->trouble_ms = 0;
+	if (lf->state == LOG_ACTIVE)
+		log_step(lf);
+}
+
+void log_link_lost(struct log_file *lf, uint32_t peer, bool again,
+		   const char *why)
+{
+	struct log_link *l = &lf->links[peer];
+
+	if (l->trouble_ms == 0)
+		l->trouble_ms = core_now_ms();
+	if (again && ++l->breaks <= LINK_BREAKS_MAX) {
+		diag_warn("log", "event=verbs_lost ino=%llu epoch=%llu "
+			  "logd=%u why=\"%s\"",
+			  (unsigned long long)lf->in->ino,
+			  (unsigned long long)lf->epoch,
+			  lf->w.peers[peer].id, why);
+		link_again(lf, peer);
+	} else {
+		link_tcp(lf, peer, why);
+	}
+	if (lf->state == LOG_ACTIVE)
+		log_step(lf);
+}
+
 /* ---- what is next ---- */
 
 void log_step(struct log_file *lf)
 {
 	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
-		const struct log_link *l = &lf->links[i];
+		struct log_link *l = &lf->links[i];
 		uint32_t below;
 
+		if (lf->w.peers[i].state != LOG_PEER_UP && l->conn)
+			link_close(l);
 		if (lf->w.peers[i].state != LOG_PEER_UP || !l->dev ||
 		    !l->dev->up)
 			continue;
 		while (log_writer_free_next(&lf->w, i, &below))
 			free_send(lf, i, lf->in->ino, below);
 		(void)alloc_send(lf, i);
-		while (lf->w.peers[i].post_count < LOG_WRITER_POST_MAX &&
-		       post_send(lf, i))
+		if (!l->xport && !l->connecting)
+			connect_send(lf, i);
+		while (l->xport &&
+		       lf->w.peers[i].post_count < LOG_WRITER_POST_MAX &&
+		       l->xport->post(lf, i))
 			;
 	}
 }
@@ -341,10 +530,15 @@ void log_link_init(struct log_file *lf, uint32_t peer)
 {
 	struct log_link *l = &lf->links[peer];
 
-	l->life++;
+	link_close(l);
 	l->leaves = false;
+	l->breaks = 0;
 	l->trouble_ms = core_now_ms();
 	l->dev = log_dev_of(lf->c, lf->w.peers[peer].id);
+	l->xport = &log_xport_tcp;
+	if (lf->c->opt.log_transport == CORE_LOG_VERBS ||
+	    (l->dev && verbs_peer(l->dev)))
+		l->xport = NULL;
 	if (l->dev && l->dev->up) {
 		log_writer_up(&lf->w, peer, l->dev->boot_id);
 		l->trouble_ms = 0;
@@ -371,7 +565,7 @@ static void link_down(struct log_file *lf, uint32_t peer)
 {
 	struct log_link *l = &lf->links[peer];
 
-	l->life++;
+	link_close(l);
 	if (l->trouble_ms == 0)
 		l->trouble_ms = core_now_ms();
 	if (lf->w.peers[peer].state == LOG_PEER_UP)

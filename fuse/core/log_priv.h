@@ -9,6 +9,7 @@
  *
  *	log_file.c     a log's life: opening, appending, commitment
  *	log_link.c     one log at one peer: lent regions, posts, answers
+ *	log_xport_verbs.c  posts written into a peer's memory
  *	log_dev.c      log daemons as this mount knows them
  *	log_order.c    which block writes wait for logs
  *	log_tick.c     what time brings: destaging, replacement, the end
@@ -21,6 +22,7 @@
 #include "common/wire_log.h"
 #include "fuse/core/blk_priv.h"
 #include "fuse/core/log_writer.h"
+#include "fuse/core/log_xport.h"
 #include "fuse/core/meta_priv.h"
 
 /* The tick of the logs; only while there are any. */
@@ -44,9 +46,19 @@
 #define LOG_DESTAGE_SHARE 4u
 #define LOG_WAIT_SHARE 2u
 
+struct ibv_mr;
+
+/* A region at a peer, for one-sided writes. */
+struct log_mirror_at {
+	uint64_t addr;
+	uint32_t rkey;
+};
+
 struct log_mirror {
 	uint32_t refs;
 	size_t bytes;
+	struct log_mirror_at at[LOG_WRITER_PEER_MAX];
+	struct ibv_mr *mr[LOG_VERBS_DEV_MAX]; /* NULL: not registered there */
 	uint8_t base[] __attribute__((aligned(64)));
 };
 
@@ -70,6 +82,11 @@ struct log_file;
 struct log_link {
 	struct log_dev *dev;
 	uint32_t life; /* grows when what is on its way stops to count */
+	/* How posts go; NULL: over verbs, once there is a connection. */
+	const struct log_xport *xport;
+	struct log_conn *conn; /* verbs; NULL: none */
+	bool connecting; /* it is being made */
+	uint32_t breaks; /* connections lost since a post was complete */
 	bool leaves; /* it wants its memory back */
 	uint64_t trouble_ms; /* since when it has been away or silent; 0: not */
 	uint64_t post_ms[LOG_WRITER_POST_MAX]; /* when sent, oldest first */
@@ -138,6 +155,7 @@ struct log_client {
 	struct rpc_peer_ops ops;
 	struct log_dev *devs[LOG_DAEMON_COUNT_MAX];
 	uint32_t dev_count;
+	struct log_verbs *verbs; /* NULL: not needed yet */
 	struct dlist files;
 	struct rpc_timer tick;
 	bool ticking;
@@ -258,6 +276,8 @@ void log_link_init(struct log_file *lf, uint32_t peer);
 /* A connection of @d is there, or gone. */
 void log_links_up(struct log_dev *d);
 void log_links_down(struct log_dev *d);
+/* The log ends: nothing is posted any more. */
+void log_links_close(struct log_file *lf);
 void log_peer_failed(struct log_file *lf, uint32_t peer, const char *why);
 /* It wants the log's memory back: it counts until it is replaced. */
 void log_peer_leaves(struct log_file *lf, const struct log_dev *d);

@@ -44,9 +44,12 @@ static void file_status(const struct log_file *lf, FILE *out)
 		if (p->state == LOG_PEER_UNUSED)
 			continue;
 		fprintf(out, "%s{\"id\":%u,\"state\":\"%s\","
-			"\"acknowledged\":%llu}", first ? "" : ",", p->id,
+			"\"transport\":\"%s\",\"acknowledged\":%llu}",
+			first ? "" : ",", p->id,
 			p->state == LOG_PEER_UP ? "up" :
 			p->state == LOG_PEER_DOWN ? "down" : "failed",
+			lf->links[i].xport ? lf->links[i].xport->name :
+					     "connecting",
 			(unsigned long long)p->acked.seq);
 		first = false;
 	}
