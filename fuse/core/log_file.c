@@ -278,6 +278,19 @@ static void log_opened(struct log_file *lf)
 	log_step(lf);
 }
 
+/* Memory may be what lacks: those that nobody writes any more go at once. */
+static void log_hurry(struct core *c)
+{
+	struct dlist *n, *save;
+
+	dlist_for(n, save, &c->log->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+
+		if (lf->in->write_open_count == 0)
+			lf->closed_ms = 1;
+	}
+}
+
 /* There is none for a while: the file is an ordinary one, or may not be
  * written. */
 static void log_fall_back(struct log_file *lf, int err)
@@ -285,6 +298,7 @@ static void log_fall_back(struct log_file *lf, int err)
 	struct core *c = lf->c;
 
 	lf->in->log_refused = lf->opts.fallback == LOG_FALLBACK_REFUSE;
+	log_hurry(c);
 
 	if (!c->log->fallback_told)
 		diag_warn("log", "event=fallback ino=%llu error=\"%s\"",
@@ -427,7 +441,8 @@ static void peers_done(struct meta_call *mc, int err, const uint8_t *body,
 	if (!err)
 		err = log_ids_take(body, len, lf->opts.peers, lf->ids,
 				   &lf->id_count);
-	if (!err && lf->id_count <= lf->opts.peers / 2)
+	/* A log that began with fewer would not survive what it promises. */
+	if (!err && lf->id_count < lf->opts.peers)
 		err = -EHOSTUNREACH;
 	if (lf->state == LOG_OPENING && !err)
 		err = log_set_first(lf);

@@ -435,9 +435,9 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	if (err)
 		return err == -ESTALE ? err : 0;
 	c->log->n.recovered++;
-	diag_info("log", "event=recovered ino=%llu ms=%llu",
-		  (unsigned long long)e->ino,
-		  (unsigned long long)(core_now_ms() - began));
+	diag_debug("log", "event=recovered ino=%llu ms=%llu",
+		   (unsigned long long)e->ino,
+		   (unsigned long long)(core_now_ms() - began));
 	return 0;
 }
 
@@ -483,7 +483,7 @@ static int recover_page(struct core *c, const struct meta_log_list_reply *r,
 int log_recover_all(struct core *c, uint64_t deadline_ms)
 {
 	struct meta_log_list_reply r = { .done = 0 };
-	uint64_t last = 0;
+	uint64_t last = 0, began = core_now_ms();
 	int err = 0;
 
 	core_lock(c);
@@ -501,5 +501,13 @@ int log_recover_all(struct core *c, uint64_t deadline_ms)
 	core_lock(c);
 	c->log->recovering = false;
 	core_unlock(c);
+	/* One line: there may be as many logs as there were files. */
+	if (c->log->n.recovered + c->log->n.lost + c->log->n.went_back > 0)
+		diag_info("log", "event=recovered logs=%llu went_back=%llu "
+			  "lost=%llu ms=%llu",
+			  (unsigned long long)c->log->n.recovered,
+			  (unsigned long long)c->log->n.went_back,
+			  (unsigned long long)c->log->n.lost,
+			  (unsigned long long)(core_now_ms() - began));
 	return err;
 }
