@@ -30,9 +30,10 @@ need_root() { [ "$(id -u)" = 0 ] || skip "needs root"; }
 # mount options for every test that does not choose its own.
 cluster_up() {
 	[ $# -gt 0 ] || [ -z "${UP_OPTS:-}" ] || set -- -o "$UP_OPTS"
+	# Also of one that comes up in part.
+	UPS=("$C")
 	"$CTL" local up "$C" "$@" >>"$T/up.log" 2>&1 ||
 		{ cat "$T/up.log" >&2; fail "local up"; }
-	UPS=("$C")
 }
 cluster_down() {
 	"$CTL" local down "$C" >>"$T/up.log" 2>&1 ||

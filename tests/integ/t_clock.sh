@@ -9,20 +9,22 @@ need python3
 JUMP=$TST/integ/preload/jumpclock.so
 [ -f "$JUMP" ] || skip "not built: $JUMP"
 
-# jump NAME SECONDS: of metad1, blockd1.. or mount
+# jump NAME SECONDS: of metad1, blockd1.., logd1.. or mount
 jump() {
 	python3 -c "import struct, sys
 open(sys.argv[1], 'r+b').write(struct.pack('<q', int(sys.argv[2])))" \
 		"$T/jump.$1" "$2"
 }
-ALL="metad1 blockd1 blockd2 blockd3 mount"
+ALL="metad1 blockd1 blockd2 blockd3 logd1 logd2 logd3 mount"
 for n in $ALL; do head -c 8 /dev/zero >"$T/jump.$n"; done
 
 # hailctl starts the programs next to itself: these put the clock in between.
 mkdir "$T/bin"
 cp "$CTL" "$T/bin/hailctl"
-for p in hail-metad hail-blockd hailfs; do cp "$BIN/$p" "$T/bin/$p.real"; done
-for p in hail-metad hail-blockd; do
+for p in hail-metad hail-blockd hail-logd hailfs; do
+	cp "$BIN/$p" "$T/bin/$p.real"
+done
+for p in hail-metad hail-blockd hail-logd; do
 	cat >"$T/bin/$p" <<-EOF
 		#!/bin/bash
 		a=("\$@")
@@ -39,7 +41,7 @@ cat >"$T/bin/hailfs" <<-EOF
 EOF
 chmod +x "$T"/bin/*
 # hailctl looks for the program of a pid by its file's name.
-for p in hail-metad hail-blockd hailfs; do
+for p in hail-metad hail-blockd hail-logd hailfs; do
 	mkdir "$T/bin/$p.d"
 	mv "$T/bin/$p.real" "$T/bin/$p.d/$p"
 	sed -i "s,$T/bin/$p.real,$T/bin/$p.d/$p," "$T/bin/$p"
@@ -53,15 +55,16 @@ for n in $ALL; do
 	grep -q jumpclock "/proc/${PID[$n]}/maps" ||
 		fail "$n runs by the true clock"
 done
-mkdir "$MNT/w"
-"$TST/integ/acked" write "$MNT/w" "$T/acks" 9 4 &
+mkdir "$MNT/w" "$MNT/w/0" "$MNT/w/1"
+"$CTL" log enable "$MNT/w/0" >/dev/null || fail "log enable"
+"$TST/integ/acked" write "$MNT/w" "$T/acks" 11 4 &
 writer=$!
 sleep 1
 for n in $ALL; do jump "$n" 3600; done
 sleep 1.2
 for n in $ALL; do jump "$n" -86400; done
 sleep 1.2
-for n in metad1 blockd2 mount; do jump "$n" -315360000; sleep 1
+for n in metad1 blockd2 logd2 mount; do jump "$n" -315360000; sleep 1
 	jump "$n" 3600; sleep 0.5; done
 wait $writer || fail "a writer saw an error (status $?)"
 for n in $ALL; do
@@ -86,7 +89,7 @@ for n in $ALL; do jump "$n" 0; done
 "$TST/integ/acked" write "$MNT/w" "$T/acks" 10 4 &
 writer=$!
 sleep 1
-for n in blockd1 metad1; do
+for n in blockd1 logd1 metad1; do
 	jump "$n" -86400
 	crash "$n"
 	cluster_up

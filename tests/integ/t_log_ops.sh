@@ -102,7 +102,7 @@ echo a log >>"$MNT/l/b.log"
 [ "$(log_counter opened)" = $((before + 1)) ] ||
 	within 3 eval '[ "$(log_counter opened)" = $((before + 1)) ]' ||
 	fail "which files have a log"
-for i in $(seq "${FILES:-300}"); do
+for i in $(seq "${FILES:-1000}"); do
 	echo "$i" >"$MNT/l/$i.log"
 	rm "$MNT/l/$i.log"
 done
