@@ -79,30 +79,36 @@ sleep 3
 end
 
 echo "# metad is away: logs go on"
-begin
+within 20 eval '[ "$(log_status "len(l[\"files\"])")" = 0 ]' || fail "old logs"
+exec 9>>"$MNT/l/f"
+echo a log >&9
+within 5 holders_known || fail "no log"
 python3 - "$MNT/l/f" "$(pid_of metad1)" <<'P' || fail "a log does not go on without metad"
-import os, signal, sys, time
-f = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
-os.write(f, b"x" * 128)
-os.kill(int(sys.argv[2]), signal.SIGSTOP)
-try:
-    slow = 0
-    end = time.monotonic() + 8 # longer than the mount's lease
-    while time.monotonic() < end:
-        t = time.monotonic()
-        os.write(f, b"y" * 128)
-        os.fdatasync(f)
-        slow = max(slow, time.monotonic() - t)
-        time.sleep(0.002)
-finally:
-    os.kill(int(sys.argv[2]), signal.SIGCONT)
+import os, signal, sys, threading, time
+f = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+metad = int(sys.argv[2])
+slow = 0
+end = time.monotonic() + 8 # longer than the mount's lease
+go_on = threading.Timer(8.5, os.kill, (metad, signal.SIGCONT))
+os.kill(metad, signal.SIGSTOP)
+go_on.start()
+while time.monotonic() < end:
+    t = time.monotonic()
+    os.write(f, b"y" * 128)
+    os.fdatasync(f)
+    slow = max(slow, time.monotonic() - t)
+    time.sleep(0.002)
+go_on.join()
 assert slow < 1, slow
 P
-end
+exec 9>&-
+crash mount
+cluster_up
+[ "$(tail -c 128 "$MNT/l/f" | tr -d y)" = "" ] || fail "the log's end"
 
 echo "# a majority is lost with the mount"
 echo kept >"$MNT/kept"
-sync
+sync "$MNT/kept"
 exec 9>>"$MNT/l/lost"
 echo first >&9
 within 5 holders_known || fail "no log"
