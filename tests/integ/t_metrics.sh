@@ -11,7 +11,7 @@ s = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
 print(*[x.getsockname()[1] for x in s])')
 sed -i -e "/^metad /s/\$/ metrics-port=$meta/" \
 	-e "/^blockd 1 /s/\$/ metrics-port=$blk/" \
-	-e "/^logd 1 /s/\$/ metrics-port=$log/" "$C/cluster.conf"
+	-e "/^logd  *1 /s/\$/ metrics-port=$log/" "$C/cluster.conf"
 cluster_up -o "metrics_port=$mnt"
 for i in $(seq 20); do echo text >"$MNT/f$i"; done
 sync "$MNT"/f*
