@@ -15,6 +15,9 @@ sed -i -e "/^metad /s/\$/ metrics-port=$meta/" \
 cluster_up -o "metrics_port=$mnt"
 for i in $(seq 20); do echo text >"$MNT/f$i"; done
 sync "$MNT"/f*
+mkdir "$MNT/l"
+"$CTL" log enable "$MNT/l" >/dev/null || fail "log enable"
+for i in $(seq 5); do echo text >>"$MNT/l/log"; done
 drop_caches
 cat "$MNT"/f* >"$T/out"
 
@@ -53,6 +56,7 @@ page "$log" 't["hail_logd_writes"] == "counter" and
 	t["hail_logd_request_seconds"] == "histogram" and
 	"hail_logd_request_seconds_count{op=\"write\"}" in m and
 	m["hail_logd_frames_in_total"] > 0 and
+	m["hail_logd_writes_total"] > 0 and
 	m["hail_logd_lent_bytes"] >= 0'
 page "$mnt" 'm["hailfs_names_creates"] >= 20 and m["hailfs_fenced"] == 0 and
 	m["hailfs_wb_bytes_max"] == 64 << 20 and
