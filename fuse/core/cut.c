@@ -365,19 +365,14 @@ static void ahead_failed(struct core_inode *in, int err)
 
 static void cut_alloc(struct cut_op *o);
 
-static void cut_answered(struct meta_call *mc, int err, const uint8_t *body,
-			 uint32_t body_len)
+/* The cut is over, and the attributes are in o->attr. Lock held. */
+static void cut_over(struct cut_op *o, int err)
 {
-	struct cut_op *o = mc->arg;
 	struct core *c = o->c;
 	struct core_inode *in = o->in;
-	struct meta_attr a;
 
 	if (!err)
-		err = meta_reply_attr_of(o->in->ino, body, body_len, &a);
-	core_lock(c);
-	if (!err)
-		err = cut_apply(o, &a);
+		err = cut_apply(o, &o->attr);
 	if (err && o->ahead)
 		ahead_failed(in, err);
 	inode_pin(in);
@@ -390,6 +385,51 @@ static void cut_answered(struct meta_call *mc, int err, const uint8_t *body,
 		cut_done(o, err);
 	cut_leave(c, in);
 	inode_unpin(c, in);
+}
+
+static void cut_asked(struct meta_call *mc, int err, const uint8_t *body,
+		      uint32_t body_len)
+{
+	struct cut_op *o = mc->arg;
+	struct core *c = o->c;
+	struct meta_attr a;
+
+	core_lock(c);
+	if (!err && meta_reply_attr_of(o->in->ino, body, body_len, &a) == 0)
+		o->attr = a;
+	cut_over(o, 0);
+	core_unlock(c);
+}
+
+/* Lock held. Returns false without memory. */
+static bool cut_ask(struct cut_op *o)
+{
+	struct wire_out w;
+	struct meta_call *mc = meta_call_new(o->c, WIRE_OP_META_GETATTR, 8, &w);
+
+	if (!mc)
+		return false;
+	wire_put_u64(&w, o->in->ino);
+	mc->done = cut_asked;
+	mc->arg = o;
+	meta_call_queue(mc, &w);
+	return true;
+}
+
+static void cut_answered(struct meta_call *mc, int err, const uint8_t *body,
+			 uint32_t body_len)
+{
+	struct cut_op *o = mc->arg;
+	struct core *c = o->c;
+
+	if (!err)
+		err = meta_reply_attr_of(o->in->ino, body, body_len, &o->attr);
+	core_lock(c);
+	/* metad answers when the end of the cut is durable, and changes that
+	 * are executed until then are answered first: they would be undone by
+	 * its attributes. */
+	if (err || o->in->meta_pos_seq <= mc->seq || !cut_ask(o))
+		cut_over(o, err);
 	core_unlock(c);
 }
 

@@ -178,6 +178,40 @@ static void test_a_truncate_that_clears_setid_waits_for_metad(void **state)
 	dfix_stop(d);
 }
 
+/* The answer to a cut comes late, with attributes of before. */
+static void test_what_changes_during_a_cut_stays_changed(void **state)
+{
+	struct dfix *d = dfix_new(NULL);
+	struct core_file *f = d_create(d, "f");
+	uint64_t ino = core_file_ino(f);
+	struct meta_attr a, truth;
+	uint8_t p[100];
+
+	(void)state;
+	d_fill(p, sizeof(p), 48);
+	assert_int_equal(d_write(d, f, 0, p, sizeof(p), 0), 0);
+	assert_int_equal(d_fsync(d, f), 0);
+	assert_int_equal(op_link(&d->f, ino, ROOT_INO, "g", &a), 0);
+	assert_int_equal(a.nlink, 2);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, true);
+	assert_int_equal(d_truncate(d, f, 0), 0);
+	wait_until(mini_metad_executed(d->f.m, WIRE_OP_META_CUT) == 1);
+	assert_int_equal(op_chmod(&d->f, ino, 0600), 0);
+	assert_int_equal(op_unlink(&d->f, ROOT_INO, "g", false), 0);
+	mini_metad_hold_replies(d->f.m, WIRE_OP_META_CUT, false);
+	assert_int_equal(d_fsync(d, f), 0); /* waits for the cut */
+	assert_int_equal(op_getattr(&d->f, ino, &a), 0);
+	assert_int_equal(a.nlink, 1);
+	assert_int_equal(a.mode & 07777, 0600);
+	assert_int_equal(a.size, 0);
+	assert_int_equal(a.units, 0);
+	assert_int_equal(mini_metad_getattr(d->f.m, ino, &truth), 0);
+	assert_int_equal(a.ctime_ns, truth.ctime_ns);
+	assert_int_equal(a.mtime_ns, truth.mtime_ns);
+	d_close(d, f);
+	dfix_stop(d);
+}
+
 static void test_fallocate_reserves_and_survives_a_restart(void **state)
 {
 	struct dfix *d = dfix_new(NULL);
@@ -496,6 +530,7 @@ int main(void)
 			test_a_truncate_is_answered_at_once_and_waited_for_by_fsync),
 		cmocka_unit_test(
 			test_a_truncate_that_clears_setid_waits_for_metad),
+		cmocka_unit_test(test_what_changes_during_a_cut_stays_changed),
 		cmocka_unit_test(
 			test_fallocate_reserves_and_survives_a_restart),
 		cmocka_unit_test(
