@@ -7,7 +7,8 @@
  * log is destaged: an ordinary flush of the file, after which the log's records
  * up to then are not needed any more.
  *
- *	log_file.c     a log's life: opening, appending, commitment
+ *	log_open.c     how a log begins, or why not
+ *	log_file.c     a log's life: appending, commitment, the end
  *	log_link.c     one log at one peer: lent regions, posts, answers
  *	log_xport_verbs.c  posts written into a peer's memory
  *	log_dev.c      log daemons as this mount knows them
@@ -236,6 +237,15 @@ static inline struct log_mirror *log_mirror_of(uint8_t *base)
 {
 	return container_of(base, struct log_mirror, base);
 }
+/* It ends here: calls in flight apart, nothing is left of it. */
+void log_end(struct log_file *lf);
+/* Its memory at the peers goes, if they can be reached; if not, they ask
+ * metad. */
+void log_free_all(struct log_file *lf);
+
+/* ---- log_open.c; lock held ---- */
+/* The file's first write: in->log is there then, and opening. */
+int log_open(struct core *c, struct core_inode *in);
 /* Parses a meta_log_entry of @ino: 0 or -EBADMSG. */
 int log_entry_take(const uint8_t *body, uint32_t len, uint64_t ino,
 		   struct meta_log_entry *e);
@@ -262,11 +272,6 @@ int log_opts_take(const uint8_t *body, uint32_t len, struct log_opts *o);
 struct meta_call *log_set_new(struct core *c, const struct meta_log_set *want,
 			      const struct log_writer_peer_id *ids,
 			      uint32_t count);
-/* It ends here: calls in flight apart, nothing is left of it. */
-void log_end(struct log_file *lf);
-/* Its memory at the peers goes, if they can be reached; if not, they ask
- * metad. */
-void log_free_all(struct log_file *lf);
 
 /* ---- log_link.c; lock held ---- */
 /* Does at each peer what is next. */
