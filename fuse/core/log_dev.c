@@ -15,7 +15,7 @@ static void dev_up(struct rpc_peer *p, const struct hello_reply *hr, void *arg)
 	if (d->boot_id && d->boot_id != hr->boot_id)
 		diag_info("log", "event=logd-restarted id=%u", d->id);
 	d->up = true;
-	d->away = false;
+	d->away = d->ended = false;
 	d->boot_id = hr->boot_id;
 	log_links_up(d);
 	core_unlock(c);
@@ -32,6 +32,7 @@ static void dev_down(struct rpc_peer *p, int err, void *arg)
 	told = d->away;
 	d->up = false;
 	d->away = true;
+	d->ended = err == -ECONNREFUSED;
 	log_links_down(d);
 	core_unlock(c);
 	if (!told)

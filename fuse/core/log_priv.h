@@ -71,6 +71,7 @@ struct log_dev {
 	struct rpc_peer *peer; /* until rpc_net_free() */
 	bool up;
 	bool away; /* it was lost, or could not be reached */
+	bool ended; /* nobody listens there: what it held is lost */
 	uint64_t boot_id; /* 0: none known */
 	struct rpc_call ping;
 	bool ping_busy;

@@ -279,7 +279,8 @@ static bool link_bad(const struct log_file *lf, uint32_t i, uint64_t now_ms)
 
 	if (p->state == LOG_PEER_UNUSED || !p->in_old)
 		return false;
-	if (p->state == LOG_PEER_FAILED || l->leaves)
+	if (p->state == LOG_PEER_FAILED || l->leaves ||
+	    (l->dev && l->dev->ended))
 		return true;
 	if (l->trouble_ms && now_ms - l->trouble_ms >= LOG_REPLACE_MS)
 		return true;

@@ -45,6 +45,35 @@ end() {
 	"$TST/integ/acked" verify "$MNT/w" "$T/acks" || fail "lost: $*"
 }
 
+# From the loss of a daemon until it is replaced in the first log, as the mount
+# told it: sooner than one that may come back?
+at_once() {
+	python3 - "$C/run/mount.log" <<'P'
+import datetime, sys
+lost = None
+for line in open(sys.argv[1]):
+    at = datetime.datetime.fromisoformat(line.split("Z")[0])
+    if "event=logd-lost" in line:
+        lost, done = at, None
+    elif "event=peer_replaced" in line and 'error="Success"' in line:
+        done = done or at
+print("#", done - lost)
+sys.exit(done - lost >= datetime.timedelta(seconds=1))
+P
+}
+
+echo "# one that has ended is replaced at once"
+for round in 1 2 3 4 5; do
+	begin
+	crash "logd$a"
+	within 20 replaced || fail "logd$a was not replaced"
+	kill $writer
+	wait $writer || true
+	cluster_up
+	! at_once || break # it is only the machine that is slow
+	[ $round != 5 ] || fail "a daemon that has ended was waited for"
+done
+
 echo "# one is lost, and replaced; then another, with the mount"
 begin
 crash "logd$a"
