@@ -8,6 +8,8 @@
  *	micro randread DIR DEPTH MS   4 KiB O_DIRECT, DEPTH threads
  *	micro randwrite DIR DEPTH MS
  *	micro append DIR BYTES MS     append + fdatasync, with latencies
+ *	micro log DIR BYTES MIB MS    MIB MiB of them, which is told; then as
+ *	                              append; MS 0: holds the file until killed
  *	micro files DIR THREADS N     create+write 4 KiB+close, stat (cached),
  *	                              rename, unlink of N files in all
  *	micro spin                    SCHED_IDLE spinner a core, until killed
@@ -177,29 +179,65 @@ static int cmp_i64(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void append(size_t bytes, int64_t ms)
+/* What each took, sorted. */
+struct latencies {
+	int64_t *ns;
+	size_t count;
+	double total_s;
+};
+
+static void append_synced(int fd, const void *buf, size_t bytes, int64_t ms,
+			  struct latencies *l)
 {
-	void *buf = buffer();
-	int fd = open_file("append", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
-	size_t cap = 1 << 20, count = 0;
-	int64_t *lat = malloc(cap * sizeof(*lat));
+	size_t cap = 1 << 20;
 	int64_t start = now_ns(), t0 = start, t1 = start;
-	if (!lat)
+	l->ns = malloc(cap * sizeof(*l->ns));
+	l->count = 0;
+	if (!l->ns)
 		die("memory");
-	while (t1 - start < ms * 1000000 && count < cap) {
+	while (t1 - start < ms * 1000000 && l->count < cap) {
 		t0 = t1;
 		if (write(fd, buf, bytes) != (ssize_t)bytes || fdatasync(fd))
 			die("append");
 		t1 = now_ns();
-		lat[count++] = t1 - t0;
+		l->ns[l->count++] = t1 - t0;
 	}
-	double s = (double)(t1 - start) / 1e9;
-	qsort(lat, count, sizeof(*lat), cmp_i64);
-	printf("append-%zu ops/s %.0f %zu\n", bytes, (double)count / s, count);
-	printf("append-%zu-mean us %.1f\n", bytes, s * 1e6 / (double)count);
+	l->total_s = (double)(t1 - start) / 1e9;
+	qsort(l->ns, l->count, sizeof(*l->ns), cmp_i64);
+}
+
+static void append(size_t bytes, int64_t ms)
+{
+	void *buf = buffer();
+	int fd = open_file("append", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
+	struct latencies l;
+	append_synced(fd, buf, bytes, ms, &l);
+	printf("append-%zu ops/s %.0f %zu\n", bytes,
+	       (double)l.count / l.total_s, l.count);
+	printf("append-%zu-mean us %.1f\n", bytes,
+	       l.total_s * 1e6 / (double)l.count);
 	printf("append-%zu-p99 us %.1f\n", bytes,
-	       (double)lat[count * 99 / 100] / 1000);
-	free(lat);
+	       (double)l.ns[l.count * 99 / 100] / 1000);
+	free(l.ns);
+	close(fd);
+}
+
+static void log_file(size_t bytes, size_t mib, int64_t ms)
+{
+	void *buf = buffer();
+	int fd = open_file("log", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
+	struct latencies l;
+	for (size_t done = 0; done < mib << 20; done += bytes)
+		if (write(fd, buf, bytes) != (ssize_t)bytes)
+			die("write");
+	puts("full");
+	fflush(stdout);
+	if (ms == 0)
+		pause();
+	append_synced(fd, buf, bytes, ms, &l);
+	printf("longest us %.1f\n", (double)l.ns[l.count - 1] / 1000);
+	printf("p99 us %.1f\n", (double)l.ns[l.count * 99 / 100] / 1000);
+	free(l.ns);
 	close(fd);
 }
 
@@ -335,6 +373,8 @@ int main(int argc, char **argv)
 		random_io(true, (int)a, b);
 	else if (strcmp(c, "append") == 0 && a > 0)
 		append((size_t)a, b);
+	else if (strcmp(c, "log") == 0 && a > 0 && argc > 5)
+		log_file((size_t)a, (size_t)b, strtol(argv[5], NULL, 10));
 	else if (strcmp(c, "files") == 0 && a > 0)
 		files((int)a, (size_t)b);
 	else if (strcmp(c, "spin") == 0)

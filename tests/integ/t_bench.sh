@@ -16,13 +16,15 @@ run() { # STATUS ARGUMENTS...
 says() { grep -q -e "$1" "$T/err" || { cat "$T/err" >&2; fail "no '$1'"; }; }
 test_cleanup() {
 	[ ! -d "$T/w" ] || {
+		"$CTL" local down "$T/w/logrec" --yes
 		"$CTL" local down "$T/w/cluster"
 		umount -l "$T/w/null"
 	} >/dev/null 2>&1
 }
 
 run 0 --list
-for c in seq random append files untar pgbench sqlite redis rocksdb; do
+for c in seq random append wal files untar pgbench sqlite redis rocksdb \
+	logrec splitft-rocksdb splitft-redis splitft-sqlite splitft-postgres; do
 	grep -qx $c "$T/out" || fail "--list has no $c"
 done
 run 2
@@ -52,6 +54,30 @@ assert all(set(r["flushes"]) == {"hailfs", "ext4"} and
 PY
 cmp "$T/out" "$T/rows" || fail "--out"
 [ "$(head -c 4 "$T/plot/ratios.png" | tail -c 3)" = PNG ] || fail "no plot"
+[ ! -e "$T/w" ] || fail "something is left"
+
+# ---- cases with their own comparison and what is wanted of it ----
+run 0 --quick splitft-sqlite logrec
+python3 - "$T/out" <<'PY' || fail "rows"
+import json, sys
+text = open(sys.argv[1]).read().splitlines()
+rows = {r["metric"]: r for r in
+        [json.loads(line) for line in text if line.startswith("{")]}
+r = rows["sqlite-wal"]
+assert r["case"] == "splitft-sqlite" and r["unit"] == "txn/s", r
+assert min(r["strong"], r["weak"], r["hailfs"]) > 0, r
+assert abs(r["of_weak"] - r["hailfs"] / r["weak"]) < 0.01, r
+assert r["of_weak_target"] == 0.5, r
+for m in ("recover-4096", "mount-without", "longest-undisturbed",
+          "replace-killed", "longest-killed", "replace-hung", "longest-hung",
+          "lent-by-peer", "mirror", "mount-for-log"):
+    assert rows[m]["case"] == "logrec" and rows[m]["value"] > 0, (m, rows)
+assert rows["recover-4096"]["most"] == 0.5, rows
+assert rows["mirror"]["value"] >= 60 <= rows["lent-by-peer"]["value"], rows
+assert rows["mirror-after"]["value"] == rows["lent-after"]["value"] == 0, rows
+for title in ("of weak (want)", "at most"):
+    assert any(title in line for line in text), title
+PY
 [ ! -e "$T/w" ] || fail "something is left"
 
 # ---- what fails is told, and taken away ----
