@@ -144,7 +144,6 @@ void log_peer_leaves(struct log_file *lf, const struct log_dev *d)
 }
 
 static void link_tcp(struct log_file *lf, uint32_t peer, const char *why);
-static const struct cmap_log *verbs_peer(const struct log_dev *d);
 
 static void answer_bad(struct log_call *k, int status)
 {
@@ -215,7 +214,7 @@ static void alloc_done(struct rpc_call *call, int status,
 	core_unlock(c);
 }
 
-static bool alloc_send(struct log_file *lf, uint32_t peer)
+static void alloc_send(struct log_file *lf, uint32_t peer)
 {
 	struct log_alloc a = {
 		.ino = lf->in->ino,
@@ -229,16 +228,15 @@ static bool alloc_send(struct log_file *lf, uint32_t peer)
 	struct wire_out o;
 
 	if (!log_writer_alloc_next(&lf->w, peer, &a.index))
-		return true;
+		return;
 	k = call_new(lf, peer, WIRE_OP_LOG_ALLOC, alloc_done, &o);
 	if (!k) {
 		log_writer_alloc_done(&lf->w, peer, a.index, -ENOMEM);
-		return false;
+		return; /* the tick comes again */
 	}
 	k->index = a.index;
 	log_alloc_encode(&o, &a);
 	call_queue(k, &o);
-	return true;
 }
 
 /* ---- records ---- */
@@ -340,11 +338,10 @@ static void free_done(struct rpc_call *call, int status,
 	core_unlock(c);
 }
 
-static void free_send(struct log_file *lf, uint32_t peer, uint64_t ino,
-		      uint32_t below)
+static void free_send(struct log_file *lf, uint32_t peer, uint32_t below)
 {
 	struct log_free r = {
-		.ino = ino,
+		.ino = lf->in->ino,
 		.epoch = lf->epoch,
 		.data_epoch = lf->epoch,
 		.below = below,
@@ -366,11 +363,24 @@ void log_free_all(struct log_file *lf)
 
 		if (lf->w.peers[i].state != LOG_PEER_UNUSED && l->dev &&
 		    l->dev->up)
-			free_send(lf, i, lf->in->ino, LOG_FREE_ALL);
+			free_send(lf, i, LOG_FREE_ALL);
 	}
 }
 
 /* ---- connecting over verbs ---- */
+
+/* Is there a way to write into its memory? */
+static const struct cmap_log *verbs_peer(const struct log_dev *d)
+{
+	const struct core *c = d->c;
+	const struct cmap_log *m;
+
+	if (c->opt.log_transport == CORE_LOG_TCP || !c->blk->map ||
+	    !log_verbs_maybe(d->c))
+		return NULL;
+	m = cmap_find_log(c->blk->map, d->id);
+	return m && m->rdma_port ? m : NULL;
+}
 
 #define LINK_BREAKS_MAX 3u
 
@@ -397,19 +407,6 @@ static void link_tcp(struct log_file *lf, uint32_t peer, const char *why)
 		  (unsigned long long)lf->epoch, lf->w.peers[peer].id, why);
 	link_again(lf, peer);
 	lf->links[peer].xport = &log_xport_tcp;
-}
-
-/* Is there a way to write into its memory? */
-static const struct cmap_log *verbs_peer(const struct log_dev *d)
-{
-	const struct core *c = d->c;
-	const struct cmap_log *m;
-
-	if (c->opt.log_transport == CORE_LOG_TCP || !c->blk->map ||
-	    !log_verbs_maybe(d->c))
-		return NULL;
-	m = cmap_find_log(c->blk->map, d->id);
-	return m && m->rdma_port ? m : NULL;
 }
 
 static void connect_done(struct rpc_call *call, int status,
@@ -513,8 +510,8 @@ void log_step(struct log_file *lf)
 		    !l->dev->up)
 			continue;
 		while (log_writer_free_next(&lf->w, i, &below))
-			free_send(lf, i, lf->in->ino, below);
-		(void)alloc_send(lf, i);
+			free_send(lf, i, below);
+		alloc_send(lf, i);
 		if (!l->xport && !l->connecting)
 			connect_send(lf, i);
 		while (l->xport &&

@@ -27,18 +27,33 @@ static bool any_behind(const struct core *c)
 	return false;
 }
 
-struct held_end {
-	struct core_deferred def;
-	struct wb_io *head;
-	int err;
-};
-
 static void held_fail(struct core_deferred *d)
 {
-	struct held_end *h = container_of(d, struct held_end, def);
+	struct log_client *l = container_of(d, struct log_client, failed_def);
+	struct wb_io *head;
 
-	wb_send_failed(h->head, h->err);
-	free(h);
+	core_lock(l->c);
+	head = l->failed;
+	l->failed = NULL;
+	core_unlock(l->c);
+	wb_send_failed(head, -ETIMEDOUT);
+}
+
+/* A soft mount does not wait longer. Lock held. */
+static void held_fail_later(struct core *c, struct wb_io *head)
+{
+	struct log_client *l = c->log;
+	struct wb_io **end = &l->failed;
+
+	if (!head)
+		return;
+	if (!l->failed) {
+		l->failed_def.fn = held_fail;
+		core_defer(c, &l->failed_def);
+	}
+	while (*end)
+		end = &(*end)->chain;
+	*end = head;
 }
 
 static void round_begin(struct core *c);
@@ -55,25 +70,20 @@ static void waiters_go(struct core_waiter *w, int err)
 
 /* Everything the frames of this round have to wait for is in the blocks, or
  * cannot get there. */
-static void round_end(struct core *c, int err)
+static void round_end(struct core *c, bool timed_out)
 {
 	struct log_client *l = c->log;
 	struct wb_io *head = l->held;
-	struct held_end *h = err && head ? malloc(sizeof(*h)) : NULL;
 	struct core_waiter *waiters = l->order_waiters;
 
 	l->held = NULL;
 	l->order_waiters = NULL;
 	l->in_round = false;
-	if (h) {
-		h->def.fn = held_fail;
-		h->head = head;
-		h->err = err;
-		core_defer(c, &h->def);
-	} else if (head) {
+	if (timed_out)
+		held_fail_later(c, head);
+	else if (head)
 		wb_send_chain(c, head);
-	}
-	waiters_go(waiters, err);
+	waiters_go(waiters, timed_out ? -ETIMEDOUT : 0);
 	if ((l->held_next || l->order_waiters_next) && !l->in_round)
 		round_begin(c);
 }
@@ -103,7 +113,7 @@ static void round_begin(struct core *c)
 	}
 	c->log->n.rounds++;
 	if (l->round_left == 0)
-		round_end(c, 0);
+		round_end(c, false);
 }
 
 void log_order_step(struct log_file *lf, int err)
@@ -123,7 +133,7 @@ void log_order_step(struct log_file *lf, int err)
 	 * longer. */
 	lf->order_seq = 0;
 	if (err == -ETIMEDOUT || --l->round_left == 0)
-		round_end(c, err == -ETIMEDOUT ? err : 0);
+		round_end(c, err == -ETIMEDOUT);
 }
 
 /* Takes the inode's frames out of a list. Returns its new end. */
@@ -161,7 +171,7 @@ bool log_order_hold(struct core *c, struct wb_io *io)
 	struct log_client *l = c->log;
 
 	if (!l || io->in->log || (io->in->attr.flags & META_ATTR_LOG) ||
-	    (!l->in_round && !any_behind(c)))
+	    !log_order_due(c))
 		return false;
 	io->chain = NULL;
 	*l->held_tail = io;
@@ -198,11 +208,16 @@ void log_order_go(struct core *c)
 		order_soon(c);
 }
 
+bool log_order_due(const struct core *c)
+{
+	return c->log->in_round || any_behind(c);
+}
+
 bool log_order_wait(struct core *c, struct core_waiter *w)
 {
 	struct log_client *l = c->log;
 
-	if (!l->in_round && !any_behind(c))
+	if (!log_order_due(c))
 		return false;
 	w->next = NULL;
 	*l->order_tail = w;

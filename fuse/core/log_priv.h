@@ -179,6 +179,8 @@ struct log_client {
 	struct core_deferred order_def;
 	bool order_deferred, in_round;
 	uint32_t round_left;
+	struct wb_io *failed; /* frames that a soft mount gives up */
+	struct core_deferred failed_def;
 	struct {
 		uint64_t rounds, went_back;
 		uint64_t opened, dropped, fallbacks, recovered, lost;
@@ -309,6 +311,7 @@ bool log_order_hold(struct core *c, struct wb_io *io);
 void log_order_go(struct core *c);
 /* Has what takes names or content away to wait? Then @w->fn runs later. */
 bool log_order_wait(struct core *c, struct core_waiter *w);
+bool log_order_due(const struct core *c);
 /* A file that has a log from now on: destaging waits for its frames. */
 void log_order_release(struct core *c, const struct core_inode *in);
 /* Something of the log has become durable in the blocks, could not, or it has

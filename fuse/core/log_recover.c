@@ -4,9 +4,10 @@
  * Metad raises a log's epoch, which makes it ours; the peers of its list are
  * fenced, and only what those that confirm hold is read: of a majority, the one
  * that reaches furthest. Its records are applied in order to the file, like a
- * program's calls, and once that is durable the log is dropped. Whoever stops
- * in between leaves everything as it was, for the next one: nothing at the
- * peers is changed, and to apply the records again gives the same file.
+ * program's calls, and once that is durable the log is dropped. Before that a
+ * majority is given what it lacks of them. Whoever stops in between leaves a
+ * log that reaches as far for the next one, and to apply the records again
+ * gives the same file.
  *
  * Runs on the thread that starts the mount, and blocks. */
 #include "fuse/core/log_recover.h"

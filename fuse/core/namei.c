@@ -487,6 +487,18 @@ static void unlink_go(struct core_waiter *w, int err)
 	free(u);
 }
 
+/* Lock held. Returns false without memory. */
+static bool unlink_later(struct meta_call *mc, const struct wire_out *o)
+{
+	struct unlink_later *u = malloc(sizeof(*u));
+
+	if (!u)
+		return false;
+	*u = (struct unlink_later){ .wait.fn = unlink_go, .mc = mc, .o = *o };
+	(void)log_order_wait(mc->c, &u->wait);
+	return true;
+}
+
 void core_unlink(struct core *c, uint64_t parent, const char *name, bool dir,
 		 core_cb cb, void *arg)
 {
@@ -496,9 +508,9 @@ void core_unlink(struct core *c, uint64_t parent, const char *name, bool dir,
 		.name = { name, (uint32_t)len },
 		.flags = dir ? META_UNLINK_DIR : 0,
 	};
-	struct unlink_later *later;
 	struct wire_out o;
 	struct meta_call *mc;
+	int err = 0;
 
 	if (len > NAME_LEN_MAX) {
 		cb(arg, -ENAMETOOLONG);
@@ -514,18 +526,17 @@ void core_unlink(struct core *c, uint64_t parent, const char *name, bool dir,
 	mc->timed_out = meta_cb_timed_out;
 	mc->u.cb = cb;
 	mc->u_arg = arg;
-	later = malloc(sizeof(*later));
-	if (later)
-		*later = (struct unlink_later){
-			.wait.fn = unlink_go, .mc = mc, .o = o,
-		};
 	core_lock(c);
 	c->count.unlinks++;
-	if (!later || !log_order_wait(c, &later->wait)) {
+	if (!log_order_due(c))
 		meta_call_queue(mc, &o);
-		free(later);
-	}
+	else if (!unlink_later(mc, &o))
+		err = -ENOMEM;
 	core_unlock(c);
+	if (err) {
+		meta_call_free(mc);
+		cb(arg, err);
+	}
 }
 
 /* ---- link ---- */
