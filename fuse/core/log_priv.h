@@ -29,7 +29,7 @@
 /* The tick of the logs; only while there are any. */
 #define LOG_TICK_MS 50u
 /* A peer that is away, or has not answered, for so long is replaced. */
-#define LOG_REPLACE_MS 1000u
+#define LOG_REPLACE_MS 750u
 #define LOG_RETRY_MS 1000u
 #define LOG_PING_MS 1000u
 /* A mount that begins waits so long for peers of logs to recover. */

@@ -58,7 +58,7 @@ for line in open(sys.argv[1]):
     elif "event=peer_replaced" in line and 'error="Success"' in line:
         done = done or at
 print("#", done - lost)
-sys.exit(done - lost >= datetime.timedelta(seconds=1))
+sys.exit(done - lost >= datetime.timedelta(milliseconds=700))
 P
 }
 
