@@ -134,6 +134,9 @@ class Postgres:
             f.write("listen_addresses=''\nunix_socket_directories='%s'\n"
                     "shared_buffers=256MB\nmax_wal_size=2GB\n"
                     "checkpoint_timeout=15min\n%s" % (self.run, conf))
+        self.start()
+
+    def start(self):
         self.pg("pg_ctl", "-D", self.db, "-w", "-l", self.run + "/log",
                 "start")
 

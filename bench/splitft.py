@@ -7,6 +7,7 @@ and hailfs (each commit is synced, and the log is in a log directory).
 """
 import os
 import shutil
+from functools import partial
 
 from common import (Failed, Postgres, Redis, db_bench, log_enable, median,
                     sqlite_rate, tps_of)
@@ -17,12 +18,14 @@ OF_WEAK = {1: 0.5, 16: 0.9}
 OF_STRONG = 3.0
 
 
+# Each database, in an empty directory and a way: {metric: (unit, writers,
+# function that returns one figure)}.
+
 def rocksdb(d, way, quick):
     """Fills an empty database; then updates one that has all its keys, and
     reads and updates it by halves."""
     seconds = 2 if quick else 10
-    keys = 20000 if quick else 200000
-    wal = os.path.join(d, "wal")
+    wal, db = os.path.join(d, "wal"), os.path.join(d, "db")
     log = ["--sync=%d" % (way != "weak")]
     os.mkdir(wal)
     # db_bench begins by removing the directory, if it is empty.
@@ -30,42 +33,45 @@ def rocksdb(d, way, quick):
     if way == "hailfs":
         log_enable(wal)
         log.append("--wal_dir=" + wal)
-    r = {}
-    for writers in (1, 16):
-        for bench, more in (("fillrandom", []), ("updaterandom", []),
-                            ("readrandomwriterandom",
-                             ["--readwritepercent=50"])):
-            db = os.path.join(d, bench)
-            base = ["--db=" + db, "--num=%d" % keys, "--value_size=100"]
-            if bench != "fillrandom":
-                db_bench("fillseq", *base, *log[1:])
-                more = more + ["--use_existing_db=1"]
-            r["%s-%d" % (bench, writers)] = ("ops/s", writers, db_bench(
-                bench, *base, *log, *more, "--threads=%d" % writers,
-                "--duration=%d" % seconds))
-            shutil.rmtree(db)
-    return r
+
+    def run(bench, writers, more):
+        base = ["--db=" + db, "--value_size=100",
+                "--num=%d" % (20000 if quick else 200000)]
+        if bench != "fillrandom":
+            db_bench("fillseq", *base, *log[1:])
+            more = more + ["--use_existing_db=1"]
+        rate = db_bench(bench, *base, *log, *more, "--threads=%d" % writers,
+                        "--duration=%d" % seconds)
+        shutil.rmtree(db)
+        return rate
+    return {"%s-%d" % (b, n): ("ops/s", n, partial(run, b, n, more))
+            for n in (1, 16) for b, more in (
+                ("fillrandom", []), ("updaterandom", []),
+                ("readrandomwriterandom", ["--readwritepercent=50"]))}
 
 
 def redis(d, way, quick):
     if way == "hailfs":
         os.mkdir(d + "/appendonlydir")
         log_enable(d + "/appendonlydir")
-    srv = Redis(d, "--appendfsync", "no" if way == "weak" else "always")
-    try:
-        n = 3000 if quick else 20000
-        return {"redis-set-%d" % c: ("ops/s", c, srv.set_rate(n * c, c))
-                for c in (1, 16)}
-    finally:
-        srv.close()
+
+    def run(clients):
+        srv = Redis(d, "--appendfsync", "no" if way == "weak" else "always")
+        try:
+            return srv.set_rate((3000 if quick else 20000) * clients, clients)
+        finally:
+            srv.close()
+    return {"redis-set-%d" % n: ("ops/s", n, partial(run, n)) for n in (1, 16)}
 
 
 def sqlite(d, way, quick):
     if way == "hailfs":
         log_enable(d, "--match", "*-wal")
-    return {"sqlite-wal": ("txn/s", 1, sqlite_rate(
-        d + "/db", "wal", "off" if way == "weak" else "full",
-        2 if quick else 10)[0])}
+
+    def run():
+        return sqlite_rate(d + "/db", "wal", "off" if way == "weak" else "full",
+                           2 if quick else 10)[0]
+    return {"sqlite-wal": ("txn/s", 1, run)}
 
 
 def postgres(d, way, quick):
@@ -77,40 +83,49 @@ def postgres(d, way, quick):
     pg = Postgres(d, "synchronous_commit=%s\n" %
                   ("off" if way == "weak" else "on"), wal)
     try:
-        r = {}
         pg.pgbench("-i", "-q", "-s", "2" if quick else "16")
-        for script in ("simple-update", "tpcb-like"):
-            for clients in (1, 16):
-                out = pg.pgbench("-n", "-b", script, "-c", str(clients), "-j",
-                                 str(min(clients, 2)), "-T",
-                                 "3" if quick else "10")
-                r["pgbench-%s-%d" % (script, clients)] = (
-                    "tps", clients, tps_of(out)[0])
-        return r
     finally:
         pg.close()
 
+    def run(script, clients):
+        pg.start()
+        try:
+            return tps_of(pg.pgbench(
+                "-n", "-b", script, "-c", str(clients), "-j",
+                str(min(clients, 2)), "-T", "3" if quick else "10"))[0]
+        finally:
+            pg.close()
+    return {"pgbench-%s-%d" % (s, n): ("tps", n, partial(run, s, n))
+            for s in ("simple-update", "tpcb-like") for n in (1, 16)}
 
-def in_turn(fn):
+
+def in_turn(database):
     """The rows of a database: rows(cluster, runs, quick)."""
-    def rows(cluster, runs, quick):
-        got = {}  # metric -> way -> [(unit, writers, value)]
-        for _ in range(runs):
+    def once(top, quick, got):
+        made = {}
+        for way in WAYS:
+            d = os.path.join(top, way)
+            os.makedirs(d)
+            made[way] = database(d, way, quick)
+        for metric in made["hailfs"]:
             for way in WAYS:
-                d = os.path.join(cluster.mnt, "splitft")
-                shutil.rmtree(d, ignore_errors=True)
-                os.mkdir(d)
-                for m, v in fn(d, way, quick).items():
-                    got.setdefault(m, {}).setdefault(way, []).append(v)
-        shutil.rmtree(d, ignore_errors=True)
-        for m, by in got.items():
-            yield row(fn.__name__, m, by)
+                unit, writers, run = made[way][metric]
+                by = got.setdefault((metric, unit, writers), {})
+                by.setdefault(way, []).append(run())
+
+    def rows(cluster, runs, quick):
+        top = os.path.join(cluster.mnt, "splitft")
+        got = {}
+        for _ in range(runs):
+            once(top, quick, got)
+            shutil.rmtree(top)
+        for (metric, unit, writers), by in got.items():
+            yield row(database.__name__, metric, unit, writers, by)
     return rows
 
 
-def row(database, metric, by):
-    unit, writers, _ = by["hailfs"][0]
-    med = {way: median([v[2] for v in by[way]]) for way in WAYS}
+def row(database, metric, unit, writers, by):
+    med = {way: median(by[way]) for way in WAYS}
     if not all(med.values()):
         raise Failed("%s: nothing was done" % metric)
     r = {"metric": metric, "unit": unit}
