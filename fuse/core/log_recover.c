@@ -400,7 +400,8 @@ static void mark_lost(const struct recovery *r, int err)
 	peers_text(r, peers, sizeof(peers));
 	c->log->n.lost++;
 	diag_err("log", "event=not_recovered ino=%llu logds=\"%s\" "
-		 "error=\"%s\"", (unsigned long long)ino, peers,
+		 "error=\"%s\" next=\"hailctl log salvage\"",
+		 (unsigned long long)ino, peers,
 		 err == -EAGAIN ? "too few of its log's peers answer" :
 		 err == -EIO ? "a majority of its log's peers have lost it" :
 			       strerror(-err));

@@ -124,6 +124,10 @@ mkdir "$MNT/logs"
 code 0 log status "$MNT/logs" --json
 code 0 log enable "$MNT/logs" --match '*.log' --peers 3 --json
 code 0 log status "$MNT/logs"
+code 0 "${K[@]}" log salvage --json
+json "d['logs'] == []"
+code 0 "${K[@]}" log salvage
+code 1 "${K[@]}" log salvage /nowhere "$T/salvaged"; says "No such file"
 code 0 log disable "$MNT/logs" --json
 code 1 log enable "$T"
 rmdir "$MNT/logs"

@@ -37,6 +37,7 @@ struct ctl_options {
 	uint64_t interval_ms, count; /* top */
 	char *log_match, *log_region, *log_destage, *log_fallback;
 	uint64_t log_peers;
+	bool destaged; /* log salvage */
 };
 
 struct ctl {
@@ -154,6 +155,9 @@ int cmd_block_size_set(struct ctl *c, char **args);
 int cmd_log_enable(struct ctl *c, char **args);
 int cmd_log_disable(struct ctl *c, char **args);
 int cmd_log_status(struct ctl *c, char **args);
+int cmd_log_salvage_list(struct ctl *c, char **args);
+int cmd_log_salvage(struct ctl *c, char **args);
+int cmd_log_salvage_out(struct ctl *c, char **args);
 int cmd_blockd_give_up(struct ctl *c, char **args);
 int cmd_blockd_scrub(struct ctl *c, char **args);
 int cmd_logd_drain(struct ctl *c, char **args);
@@ -163,5 +167,14 @@ int cmd_logd_drain(struct ctl *c, char **args);
 struct cmap;
 int meta_map(struct link *metad, struct cmap **ret);
 int meta_getattr(struct link *metad, uint64_t ino, struct meta_attr *ret);
+
+/* ---- names.c ---- */
+/* The inode of a path inside the cluster, "/...". False after a message. */
+bool meta_resolve(struct link *metad, const char *path, struct meta_attr *ret);
+/* A path of each of @count inodes, malloc'd, into @paths, NULL where there is
+ * none. Reads directories until all are found. 0 or -errno (@paths as far as
+ * it came). */
+int meta_names(struct link *metad, const uint64_t *inos, uint32_t count,
+	       char **paths);
 
 #endif

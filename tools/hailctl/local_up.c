@@ -419,7 +419,8 @@ static bool logs_saved(struct local *l, const struct local_proc *v,
 		return true;
 	ctl_err("%llu log files of a mount that died are in the memory of the "
 		"log daemons alone: say 'hailctl local up %s', which recovers "
-		"them, and this again; or, if they shall be lost, this with "
+		"them, and this again; 'hailctl log salvage' shows what it "
+		"could not recover; or, if they shall be lost, this with "
 		"--yes", (unsigned long long)logs, l->dir);
 	return false;
 }

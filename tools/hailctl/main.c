@@ -61,6 +61,8 @@ static const struct opt table[] = {
 	  "log enable: copied to blocks on close, at an interval, off" },
 	{ "fallback", 0, OPT_STR, O(log_fallback), NULL, 0, 0, NULL, "HOW",
 	  "log enable: without peers write to blocks, or refuse" },
+	{ "destaged", 0, OPT_FLAG, O(destaged), "no", 0, 0, NULL, NULL,
+	  "log salvage: only what the blocks have" },
 	{ NULL }
 };
 
@@ -118,6 +120,15 @@ static const struct command commands[] = {
 	{ "log status DIR", "", false, cmd_log_status,
 	  "is it a log directory, and how",
 	  "hailctl log status /srv/hail/mnt/db/pg_wal" },
+	{ "log salvage", "", true, cmd_log_salvage_list,
+	  "logs that no mount has recovered, and what is left of them",
+	  "hailctl log salvage" },
+	{ "log salvage FILE", "", false, cmd_log_salvage,
+	  "what is left of the log of a file, and what is missing",
+	  "hailctl log salvage /srv/hail/mnt/app/db-wal" },
+	{ "log salvage FILE OUT", "destaged", false, cmd_log_salvage_out,
+	  "write the file as far as it can be had to a new one",
+	  "hailctl log salvage /srv/hail/mnt/app/db-wal /tmp/db-wal" },
 	{ "fsck", "scrub repair limit", true, cmd_fsck,
 	  "compare metadata with what the block daemons store",
 	  "hailctl fsck --scrub" },

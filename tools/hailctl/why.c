@@ -31,61 +31,6 @@ struct why {
 	json_t *per_daemon; /* id -> blocks */
 };
 
-static int lookup(struct link *metad, uint64_t parent, const char *name,
-		  size_t len, struct meta_attr *a)
-{
-	struct meta_lookup m = { .parent = parent,
-				 .name = { name, (uint32_t)len } };
-	uint8_t body[NAME_LEN_MAX + 32];
-	struct rpc_frame *f;
-	struct wire_out o;
-	struct wire_in in;
-	int rv;
-
-	if (len > NAME_LEN_MAX)
-		return -ENAMETOOLONG;
-	wire_out_init(&o, body, sizeof(body));
-	meta_lookup_encode(&o, &m);
-	rv = link_call(metad, WIRE_OP_META_LOOKUP, body, o.len,
-		       metad->c->o.timeout_ms, &f);
-	if (rv < 0)
-		return rv;
-	rv = meta_body(f, &in);
-	meta_attr_decode(&in, a);
-	if (rv == 0)
-		rv = wire_in_end(&in);
-	rpc_frame_free(f);
-	return rv;
-}
-
-/* Walks w->path from the root, name by name. */
-static bool resolve(struct why *w)
-{
-	const char *s = w->path;
-	int rv = meta_getattr(w->metad, ROOT_INO, &w->a);
-
-	while (rv == 0) {
-		size_t len;
-
-		while (*s == '/')
-			s++;
-		len = strcspn(s, "/");
-		if (len == 0)
-			return true;
-		if (S_ISLNK(w->a.mode)) {
-			ctl_err("%s: '%.*s' is a symbolic link; give the path "
-				"it stands for", w->path,
-				(int)(s - w->path - 1), w->path);
-			return false;
-		}
-		rv = lookup(w->metad, w->a.ino, s, len, &w->a);
-		s += len;
-	}
-	ctl_err("%s: at '%.*s': %s", w->path, (int)(s - w->path), w->path,
-		strerror(-rv));
-	return false;
-}
-
 static int block_add(struct why *w, const struct conf_daemon *d,
 		     uint64_t index, uint32_t units)
 {
@@ -348,7 +293,7 @@ int cmd_why(struct ctl *c, char **args)
 		return CTL_FAILED;
 	w.per_daemon = json_object();
 	w.metad = links_metad(&w.ls);
-	if (!w.metad || !resolve(&w))
+	if (!w.metad || !meta_resolve(w.metad, w.path, &w.a))
 		goto out;
 	rv = meta_map(w.metad, &w.map);
 	if (rv < 0) {
