@@ -253,6 +253,7 @@ void log_link_posted(struct log_file *lf, uint32_t peer,
 	l->trouble_ms = 0;
 	l->breaks = 0;
 	log_writer_acked(&lf->w, p);
+	log_lag_want(lf);
 	log_settle(lf, lf->w.committed, 0);
 }
 
@@ -516,7 +517,7 @@ void log_step(struct log_file *lf)
 			connect_send(lf, i);
 		while (l->xport &&
 		       lf->w.peers[i].post_count < LOG_WRITER_POST_MAX &&
-		       l->xport->post(lf, i))
+		       !log_may_lag(lf, i) && l->xport->post(lf, i))
 			;
 	}
 }
@@ -587,8 +588,7 @@ static void links_each(struct log_dev *d, bool up)
 			else
 				link_down(lf, i);
 		}
-		if (up)
-			log_step(lf);
+		log_step(lf); /* others may be in front now */
 	}
 }
 

@@ -11,6 +11,7 @@
  *	log_file.c     a log's life: appending, commitment, the end
  *	log_link.c     one log at one peer: lent regions, posts, answers
  *	log_xport_verbs.c  posts written into a peer's memory
+ *	log_lag.c      which peers are sent a write at once, and which later
  *	log_dev.c      log daemons as this mount knows them
  *	log_order.c    which block writes wait for logs
  *	log_tick.c     what time brings: destaging, replacement, the end
@@ -28,6 +29,9 @@
 
 /* The tick of the logs; only while there are any. */
 #define LOG_TICK_MS 50u
+/* A peer that a majority can do without may be so far behind. */
+#define LOG_LAG_MS 1u
+#define LOG_LAG_BYTES (32u << 10)
 /* A peer that is away, or has not answered, for so long is replaced. */
 #define LOG_REPLACE_MS 750u
 #define LOG_RETRY_MS 1000u
@@ -127,6 +131,9 @@ struct log_file {
 	uint64_t order_seq; /* a round of log_order.c waits for it; 0 */
 	bool held; /* a truncate is being put into the log: writes wait */
 	bool fenced; /* another owns it */
+	/* Peers may lag until the timer says otherwise; w.seq when it did. */
+	bool lagging;
+	uint64_t lag_seq;
 	/* destaging */
 	bool destaging, destage_again;
 	uint64_t destaged_seq; /* durable in the blocks up to here */
@@ -168,6 +175,9 @@ struct log_client {
 	struct core_deferred stop_tell;
 	bool stop_told;
 	struct core_deferred tick_start;
+	struct rpc_timer lag; /* log_lag.c */
+	struct core_deferred lag_start;
+	bool lag_armed;
 	uint64_t mirror_bytes; /* of all */
 	struct core_deferred fenced; /* asks metad whether we still live */
 	bool fence_told;
@@ -289,6 +299,12 @@ void log_links_close(struct log_file *lf);
 void log_peer_failed(struct log_file *lf, uint32_t peer, const char *why);
 /* It wants the log's memory back: it counts until it is replaced. */
 void log_peer_leaves(struct log_file *lf, const struct log_dev *d);
+
+/* ---- log_lag.c; lock held ---- */
+/* May what is next for this peer wait? */
+bool log_may_lag(const struct log_file *lf, uint32_t peer);
+/* Writes are being answered: more are likely to follow. */
+void log_lag_want(struct log_file *lf);
 
 /* ---- log_dev.c; lock held ---- */
 /* NULL: not in the map, or no memory. */

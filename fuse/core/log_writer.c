@@ -468,6 +468,30 @@ bool log_writer_post_next(struct log_writer *w, uint32_t peer,
 	return true;
 }
 
+static bool in_front(const struct log_writer *w, uint32_t i, uint32_t j)
+{
+	uint64_t a = w->peers[i].acked.seq, b = w->peers[j].acked.seq;
+
+	return w->peers[i].state == LOG_PEER_UP && (a > b || (a == b && i < j));
+}
+
+bool log_writer_spare(const struct log_writer *w, uint32_t peer)
+{
+	uint32_t front = 0;
+
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		front += i != peer && in_front(w, i, peer);
+	return !w->replacing && front > w->peer_count / 2u;
+}
+
+uint32_t log_writer_behind(const struct log_writer *w, uint32_t peer)
+{
+	const struct log_pos *sent = &w->peers[peer].sent;
+	const struct log_region_mirror *r = region_at(w, sent->index);
+
+	return r && r->seq_last == w->seq ? r->end - sent->off : UINT32_MAX;
+}
+
 bool log_writer_majority(const struct log_writer *w)
 {
 	uint32_t old = 0, new = 0;

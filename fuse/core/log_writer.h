@@ -163,6 +163,12 @@ bool log_writer_alloc_next(struct log_writer *w, uint32_t peer,
 /* The next post. True: it counts as in flight. */
 bool log_writer_post_next(struct log_writer *w, uint32_t peer,
 			  struct log_post *p);
+/* Is there a majority without it whose acknowledgements reach as far? Of equal
+ * peers those of the higher indices are spare. Not while one is replaced. */
+bool log_writer_spare(const struct log_writer *w, uint32_t peer);
+/* Bytes of records that it has not been sent, if they are in the region it is
+ * in; UINT32_MAX: there are more. */
+uint32_t log_writer_behind(const struct log_writer *w, uint32_t peer);
 /* Has it regions that it can free? True: it counts as told. */
 bool log_writer_free_next(struct log_writer *w, uint32_t peer, uint32_t *below);
 /* Could records be committed with those that are connected now? */
