@@ -9,7 +9,10 @@
  * A record tells one change of the file; a region is only ever added to. Who
  * adds writes records first and then one of the slots, in turn, which says up
  * to where they reach: so one of the two is whole whenever the writer stops,
- * and what it covers was there before it. Memory is zeroed before it is lent.
+ * and what it covers was there before it. Who writes from afar adds a slot to
+ * the first records of a region and then only now and then: those behind it
+ * prove themselves, by their checksums and numbers, and the daemon makes a slot
+ * for them when it has shut the writer out. Memory is zeroed before it is lent.
  *
  * Records of a log are numbered 1, 2, ... within its epoch, without a gap also
  * from region to region.

@@ -80,6 +80,7 @@ enum log_held {
 	LOG_HELD_NONE = 0, /* never had any, or all were freed by their owner */
 	LOG_HELD = 1,
 	LOG_HELD_GIVEN_UP = 2, /* memory was taken back: what it had is gone */
+	LOG_HELD_TORN = 3, /* something lies behind its records that is none */
 };
 #define LOG_FENCE_FIELDS(F) F(u64, ino) F(u64, epoch) F(u64, data_epoch)
 WIRE_MESSAGE(log_fence, LOG_FENCE_FIELDS);

@@ -214,7 +214,7 @@ static int region_grant(struct lend *l, struct lend_log *g,
 			 l->o.ops->grant(l->o.arg, g, r) : -EOPNOTSUPP;
 
 	if (rv == 0)
-		r->granted = r->open = true;
+		r->granted = r->open = g->unseen = true;
 	return rv;
 }
 
@@ -352,6 +352,14 @@ uint64_t lend_total_bytes(const struct lend *l)
 	return lend_pool_total(l->o.pool);
 }
 
+bool lend_is_torn(const struct lend_log *g)
+{
+	for (uint32_t i = 0; i < g->region_count; i++)
+		if (g->regions[i]->torn)
+			return true;
+	return false;
+}
+
 void lend_each(struct lend *l, void (*fn)(void *arg, struct lend_log *g),
 	       void *arg)
 {
@@ -377,6 +385,93 @@ static int refuse(uint64_t *counter, int err)
 {
 	stats_count(counter, 1);
 	return err;
+}
+
+/* Puts it in the place of the older one, and its checksum last: somebody may
+ * read this memory now. */
+static void slot_put(struct lend_region *r, const struct log_slot *slot,
+		     const void *slot_bytes)
+{
+	const size_t body = LOG_SLOT_SIZE - sizeof(uint32_t);
+	uint8_t *to;
+	uint32_t crc;
+
+	r->newest ^= 1;
+	to = r->base + r->newest * LOG_SLOT_SIZE;
+	memcpy(to, slot_bytes, body);
+	memcpy(&crc, (const uint8_t *)slot_bytes + body, sizeof(crc));
+	__atomic_store_n((uint32_t *)(void *)(to + body), crc,
+			 __ATOMIC_RELEASE);
+	r->end = slot->end;
+	r->seq = slot->seq;
+}
+
+/* *s: the newest of its slots. 0; -ENODATA: none yet; -EBADMSG: one is damaged,
+ * or of another region: nothing of it is to be believed, or covered up. */
+static int region_slot(struct lend_region *r, struct log_slot *s)
+{
+	int rv = -ENODATA;
+
+	for (uint8_t i = 0; i < LOG_SLOT_COUNT; i++) {
+		struct log_slot t;
+		int err = log_slot_decode(r->base + i * LOG_SLOT_SIZE, &t);
+
+		if (err == -ENODATA)
+			continue;
+		if (err < 0 || t.index != r->index || t.end > 1u << r->log2)
+			return -EBADMSG;
+		if (rv == 0 && t.seq < s->seq)
+			continue;
+		*s = t;
+		r->newest = i;
+		rv = 0;
+	}
+	return rv;
+}
+
+/* What somebody wrote from afar we did not see happen. */
+static void region_look(struct lend_region *r)
+{
+	uint8_t bytes[LOG_SLOT_SIZE];
+	struct log_slot s;
+	struct log_rec rec;
+	uint64_t shown;
+	int64_t size;
+
+	if (!r->granted || region_slot(r, &s) < 0)
+		return;
+	r->end = s.end;
+	r->seq = shown = s.seq;
+	for (;;) {
+		size = log_rec_decode(r->base + s.end, (1u << r->log2) - s.end,
+				      &rec);
+		r->torn = size < 0 || (size > 0 && rec.seq != s.seq + 1);
+		if (size <= 0 || r->torn)
+			break;
+		s.end += (uint32_t)size;
+		s.seq++;
+		s.length = log_rec_length(&rec, s.length);
+	}
+	if (s.seq == shown)
+		return;
+	log_slot_encode(&s, bytes);
+	slot_put(r, &s, bytes);
+}
+
+static bool log_open(const struct lend_log *g)
+{
+	for (uint32_t i = 0; g->unseen && i < g->region_count; i++)
+		if (g->regions[i]->open)
+			return true;
+	return false;
+}
+
+/* Once it is not open. */
+static void log_look(struct lend_log *g)
+{
+	for (uint32_t i = 0; g->unseen && i < g->region_count; i++)
+		region_look(g->regions[i]);
+	g->unseen = false;
 }
 
 /* Ends what the log's writer has. */
@@ -477,21 +572,6 @@ int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 	return 0;
 }
 
-/* What somebody wrote from afar we do not see happen. */
-static void region_look(struct lend_region *r)
-{
-	struct log_slot s;
-
-	if (!r->granted || log_slot_newest(r->base, &s) < 0 ||
-	    s.end > 1u << r->log2 || s.index != r->index || s.seq <= r->seq)
-		return;
-	r->end = s.end;
-	r->seq = s.seq;
-	r->newest = memcmp(r->base, r->base + LOG_SLOT_SIZE, LOG_SLOT_SIZE) &&
-		    log_slot_decode(r->base + LOG_SLOT_SIZE, &s) == 0 &&
-		    s.seq == r->seq;
-}
-
 /* The number its next record has to have; 0: any (its region before is not
  * here). */
 static uint64_t seq_wanted(const struct lend_log *g,
@@ -545,25 +625,13 @@ static int check_slot(const struct lend *l, const struct log_write *m,
 	return 0;
 }
 
-/* First the records, then the slot that says that they are there, in the place
- * of the older one, and of that its checksum last: somebody may read this
- * memory now. */
+/* First the records, then the slot that says that they are there. */
 static void put(struct lend_region *r, const struct log_slot *slot,
 		const void *slot_bytes, const uint8_t *data, uint32_t len)
 {
-	const size_t body = LOG_SLOT_SIZE - sizeof(uint32_t);
-	uint8_t *to;
-	uint32_t crc;
-
 	memcpy(r->base + r->end, data, len);
-	r->newest ^= 1;
-	to = r->base + r->newest * LOG_SLOT_SIZE;
-	memcpy(to, slot_bytes, body);
-	memcpy(&crc, (const uint8_t *)slot_bytes + body, sizeof(crc));
-	__atomic_store_n((uint32_t *)(void *)(to + body), crc,
-			 __ATOMIC_RELEASE);
-	r->end = slot->end;
-	r->seq = slot->seq;
+	slot_put(r, slot, slot_bytes);
+	r->torn = false;
 }
 
 static int write_region(struct lend *l, const struct lend_log *g,
@@ -576,7 +644,6 @@ static int write_region(struct lend *l, const struct lend_log *g,
 
 	if (rv < 0)
 		return refuse(&l->n.damaged, rv);
-	region_look(r);
 	if (m->off > r->end)
 		return refuse(&l->n.gaps, -EPROTO);
 	/* What is here already, whole or in part, has to be the same. */
@@ -621,8 +688,9 @@ int lend_write(struct lend *l, uint64_t session, const struct log_write *m,
 	if (!r)
 		return refuse(&l->n.missing, -ENOENT);
 	heard(l, g);
-	if (r->open)
+	if (log_open(g))
 		log_end(l, g);
+	log_look(g);
 	return write_region(l, g, r, m, data, len);
 }
 
@@ -649,6 +717,8 @@ int lend_fence(struct lend *l, const struct log_fence *m,
 		heard(l, g);
 		if (g->writer < m->epoch)
 			log_fence(l, g);
+		if (!log_open(g))
+			log_look(g);
 	}
 	l->epoch_max = u64_max(l->epoch_max, m->epoch);
 	stats_count(&l->n.fences, 1);

@@ -8,6 +8,9 @@
  *   lend_fence() has shown is only added to, and by who fenced.
  * - In a region records come before the slot that speaks for them: whoever
  *   looks at its memory, at any moment, finds a slot that holds, or none.
+ * - What is written from afar has a slot for the first records alone, and for
+ *   some behind them (log_writer.h): when that has ended, and before anybody is
+ *   told of it, the records that follow are found and get one.
  * - A log whose memory was taken back is remembered as such for as long as
  *   somebody may count on it: it never looks like one that had nothing.
  *
@@ -35,6 +38,7 @@ struct lend_region {
 	uint8_t newest; /* slot */
 	bool granted; /* for one-sided writes: memory changes by itself */
 	bool open; /* ... and that was not revoked yet */
+	bool torn; /* something is behind @end that is no record */
 	/* of lend_ops->grant() */
 	uint64_t addr;
 	uint32_t rkey;
@@ -49,6 +53,7 @@ struct lend_log {
 	uint64_t writer, session;
 	bool given_up; /* no regions; see enum log_held */
 	bool reclaimed; /* ... because we wanted it, not metad */
+	bool unseen; /* written from afar, maybe, since we looked */
 	void *user; /* the owner's */
 	/* private */
 	bool asked, fenced;
@@ -134,6 +139,8 @@ lend_region_at(const struct lend_log *g, uint32_t i)
 {
 	return g->regions[i];
 }
+/* Is something behind its records that is none? */
+bool lend_is_torn(const struct lend_log *g);
 void lend_each(struct lend *l, void (*fn)(void *arg, struct lend_log *g),
 	       void *arg);
 

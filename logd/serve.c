@@ -151,13 +151,23 @@ static size_t regions_size(uint32_t count)
 	return count * log_region_size(&m);
 }
 
+static uint8_t held(const struct lend_log *g)
+{
+	if (!g)
+		return LOG_HELD_NONE;
+	if (g->given_up)
+		return LOG_HELD_GIVEN_UP;
+	if (g->region_count == 0)
+		return LOG_HELD_NONE;
+	return lend_is_torn(g) ? LOG_HELD_TORN : LOG_HELD;
+}
+
 static void fence_reply(struct lreq *q, const struct lend_log *g)
 {
 	uint32_t count = g ? g->region_count : 0;
 	size_t size = regions_size(count), cap = size + BODY_MAX;
 	struct log_fence_reply m = {
-		.held = g && g->given_up ? LOG_HELD_GIVEN_UP :
-			count > 0 ? LOG_HELD : LOG_HELD_NONE,
+		.held = held(g),
 		.count = count,
 		.regions.len = (uint32_t)size,
 	};

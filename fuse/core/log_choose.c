@@ -89,12 +89,14 @@ int log_answer_take(struct log_answer *a, const struct log_choose_what *what,
 	if (a->state == LOG_ANSWER_LOST)
 		return 0;
 	if (lr->boot_id == what->boot_id && r->count <= LOG_REGION_COUNT_MAX &&
-	    (r->held == LOG_HELD || (r->held == LOG_HELD_NONE && !r->count))) {
+	    (r->held == LOG_HELD || r->held == LOG_HELD_TORN ||
+	     (r->held == LOG_HELD_NONE && !r->count))) {
 		b.regions = calloc(r->count + 1, sizeof(*b.regions));
 		if (!b.regions)
 			return -ENOMEM;
 		if (regions_take(&b, what, r) == 0)
 			b.state = LOG_ANSWER_CONFIRMED;
+		b.torn = r->held == LOG_HELD_TORN;
 	}
 	log_answer_fini(a);
 	*a = b;
@@ -129,7 +131,7 @@ enum log_choice log_choose(const struct log_answer *answers, uint32_t count,
 			   uint32_t *index)
 {
 	uint32_t majority = count / 2 + 1;
-	uint32_t confirmed = 0, lost = 0, have = 0;
+	uint32_t confirmed = 0, lost = 0, have = 0, sure = 0;
 	int best = log_choose_salvage(answers, count);
 
 	for (uint32_t i = 0; i < count; i++) {
@@ -137,6 +139,7 @@ enum log_choice log_choose(const struct log_answer *answers, uint32_t count,
 
 		lost += a->state == LOG_ANSWER_LOST;
 		confirmed += a->state == LOG_ANSWER_CONFIRMED;
+		sure += a->state == LOG_ANSWER_CONFIRMED && !a->torn;
 		have += a->state == LOG_ANSWER_CONFIRMED && best >= 0 &&
 			a->seq == answers[best].seq;
 	}
@@ -146,5 +149,7 @@ enum log_choice log_choose(const struct log_answer *answers, uint32_t count,
 	if (best < 0)
 		return LOG_CHOICE_EMPTY;
 	*index = (uint32_t)best;
+	if (sure < majority && confirmed + lost < count)
+		return LOG_CHOICE_TORN;
 	return have < majority ? LOG_CHOICE_STAGE : LOG_CHOICE_PEER;
 }

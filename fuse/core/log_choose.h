@@ -30,6 +30,9 @@ struct log_answer {
 	struct log_answer_region *regions;
 	uint64_t seq; /* last of its stream; 0: empty */
 	uint64_t length;
+	/* Something is behind that is no record: what was under way when the
+	 * writer ended, or damage, and then there were more. */
+	bool torn;
 };
 
 /* Takes the reply to LOG_FENCE; what was taken before is replaced, but LOST
@@ -55,6 +58,11 @@ enum log_choice {
 	 * this peer die, the next one would choose a shorter log than what is
 	 * in the blocks by then. */
 	LOG_CHOICE_STAGE,
+	/* The same, but fewer than a majority are sure that they have no more:
+	 * those that have not answered are to be waited for as long as can be.
+	 * It is PEER or STAGE when all have answered, and may be taken for
+	 * STAGE before. */
+	LOG_CHOICE_TORN,
 	LOG_CHOICE_EMPTY, /* there is nothing in it */
 	LOG_CHOICE_LOST, /* a majority has lost it */
 };

@@ -337,6 +337,7 @@ static void stage_load_peer(struct recovery *r, struct log_writer *w,
 				.seq = g->seq,
 				.length = g->length,
 				.slot = g->slot,
+				.slot_end = g->end,
 			};
 	}
 	if (at.seq > 0)
@@ -406,6 +407,9 @@ int recovery_choose(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 		/* With the answers of all, a majority may have all of it. */
 		if (choice == LOG_CHOICE_STAGE &&
 		    core_now_ms() - began >= RECOVER_STAGE_MS)
+			return 1;
+		if (choice == LOG_CHOICE_TORN &&
+		    core_now_ms() - began >= RECOVER_LOST_MS)
 			return 1;
 		if (choice == LOG_CHOICE_EMPTY)
 			return -ENODATA;

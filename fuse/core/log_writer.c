@@ -421,6 +421,19 @@ static void post_extend(const struct log_region_mirror *r, struct log_pos *to)
 	}
 }
 
+/* The first records of a region need one, to show whose they are; those behind
+ * prove themselves, and a slot now and then keeps them few. */
+static void post_slot(const struct log_pos *from, struct log_pos *to)
+{
+	if (from->off == LOG_DATA_OFF)
+		to->slot = 0;
+	else if (to->off - from->slot_end >= LOG_WRITER_SLOT_BYTES)
+		to->slot = !from->slot;
+	else
+		return;
+	to->slot_end = to->off;
+}
+
 bool log_writer_post_next(struct log_writer *w, uint32_t peer,
 			  struct log_post *post)
 {
@@ -444,7 +457,7 @@ bool log_writer_post_next(struct log_writer *w, uint32_t peer,
 		p->again_count--;
 	} else {
 		post_extend(r, &to);
-		to.slot = from.off == LOG_DATA_OFF ? 0 : !p->sent.slot;
+		post_slot(&from, &to);
 	}
 	p->posts[p->post_count++] = to;
 	p->sent = to;
@@ -461,6 +474,7 @@ bool log_writer_post_next(struct log_writer *w, uint32_t peer,
 				   .off = from.off,
 				   .len = to.off - from.off,
 				   .data = r->base + from.off,
+				   .slot_due = to.slot_end == to.off,
 				   .slot_off = to.slot * LOG_SLOT_SIZE,
 				   .seq = to.seq,
 				   .length = to.length };

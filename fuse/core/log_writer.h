@@ -32,6 +32,8 @@
 #define LOG_WRITER_POST_MAX 2u
 /* A post carries so many bytes of records at most, or one record. */
 #define LOG_WRITER_POST_BYTES (1u << 20)
+/* Records behind a slot: with so many bytes of them there is a new one. */
+#define LOG_WRITER_SLOT_BYTES (64u << 10)
 
 enum log_peer_state {
 	LOG_PEER_UNUSED = 0,
@@ -49,12 +51,12 @@ struct log_region_mirror {
 };
 
 /* A position in the stream: behind record @seq, at offset @off of region
- * @index, where the file has @length bytes; slot @slot of the region says so,
- * if any does. */
+ * @index, where the file has @length bytes. The newest slot of the region is
+ * @slot, and tells of records up to @slot_end. */
 struct log_pos {
 	uint32_t index, off;
 	uint64_t seq, length;
-	uint32_t slot;
+	uint32_t slot, slot_end;
 };
 
 struct log_writer_peer {
@@ -91,12 +93,14 @@ struct log_writer {
 	struct log_writer_peer peers[LOG_WRITER_PEER_MAX];
 };
 
-/* One write to a peer: first the records, then the slot. */
+/* One write to a peer: first the records, then the slot, if that is due. Where
+ * the peer itself puts it in place it is sent always. */
 struct log_post {
 	uint32_t peer; /* index in peers */
 	uint32_t index; /* region */
 	uint32_t off, len; /* of the records in it; data: in the mirror */
 	const uint8_t *data;
+	bool slot_due;
 	uint32_t slot_off;
 	uint8_t slot[LOG_SLOT_SIZE];
 	uint64_t seq; /* last record in it */

@@ -1,8 +1,8 @@
 /* Records written into a peer's memory: one reliable connection for each log
- * and peer, made with the RDMA manager. A post is two writes in one chain, the
- * records and then the slot, of which the second is signalled: the queue pair
- * keeps their order. Over iWARP, where a completed write need not have arrived,
- * the slot is read back and that is waited for.
+ * and peer, made with the RDMA manager. A post is one write, the records, and
+ * when a slot is due another one in the same chain, of which the last is
+ * signalled: the queue pair keeps their order. Over iWARP, where a completed
+ * write need not have arrived, a slot is read and that is waited for.
  *
  * One thread does all that may wait: the manager's events, making and
  * destroying. It also takes completions; it stays awake for a short time while
@@ -268,24 +268,28 @@ static int conn_send(struct log_conn *k, struct conn_post *p)
 	};
 	struct ibv_send_wr wr[POST_WRS] = { 0 }, *bad;
 	uint64_t to = at->addr + p->post.slot_off;
-	uint32_t count = d->iwarp ? 3 : 2;
+	struct ibv_send_wr *last = &wr[0];
 
 	memcpy(slot, p->post.slot, LOG_SLOT_SIZE);
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < POST_WRS; i++) {
+		if ((i == 1 && !p->post.slot_due) || (i == 2 && !d->iwarp))
+			continue;
 		wr[i].wr_id = (uint64_t)k->serial << 32 | k->place;
 		wr[i].sg_list = &sge[i];
 		wr[i].num_sge = 1;
 		wr[i].opcode = i < 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
 		wr[i].wr.rdma.rkey = at->rkey;
 		wr[i].wr.rdma.remote_addr = to;
-		wr[i].next = i + 1 < count ? &wr[i + 1] : NULL;
+		if (i > 0)
+			last->next = &wr[i];
+		last = &wr[i];
 		if (i < 2 && sge[i].length <= k->inline_max)
 			wr[i].send_flags = IBV_SEND_INLINE;
 		if (k->scratch_mr)
 			sge[i].lkey = k->scratch_mr->lkey;
 	}
 	wr[0].wr.rdma.remote_addr = at->addr + p->post.off;
-	wr[count - 1].send_flags |= IBV_SEND_SIGNALED;
+	last->send_flags |= IBV_SEND_SIGNALED;
 	if (!(wr[0].send_flags & IBV_SEND_INLINE)) {
 		const struct ibv_mr *mr = mirror_mr(p->mirror, d);
 

@@ -37,7 +37,9 @@ void log_fix_up_three(struct log_writer *w);
 void log_fix_post(struct log_writer *w, uint32_t peer, struct log_post *p);
 /* Sends all there is and has it acknowledged. */
 void log_fix_settle(struct log_writer *w, uint32_t peer);
-/* The slot of @p says this, and so does @p. */
+/* The slot of @p says this, and so does @p. @slot: where it goes, NOT_DUE: it
+ * need not. */
+#define NOT_DUE UINT32_MAX
 void log_fix_slot_is(const struct log_post *p, uint32_t slot, uint64_t seq,
 		     uint64_t length);
 void log_fix_trim_one(struct log_writer *w);

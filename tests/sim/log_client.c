@@ -26,6 +26,8 @@ void client_connect(struct world *w, struct client *c, uint32_t id)
 	if (l->up || p->paused || l->deaf || l->mute)
 		return;
 	l->up = true;
+	l->conn = 0;
+	l->conn_up = false;
 	for (uint32_t i = 0; c->writer_there && i < LOG_WRITER_PEER_MAX; i++)
 		if (c->writer.peers[i].state != LOG_PEER_UNUSED &&
 		    c->writer.peers[i].id == id && usable(c, i))
@@ -56,10 +58,12 @@ void client_break(struct world *w, struct client *c, uint32_t id)
 			log_writer_down(&c->writer, i);
 }
 
-static void pump_one(struct client *c, uint32_t peer)
+static void pump_one(struct world *w, struct client *c, uint32_t peer)
 {
 	struct log_writer *v = &c->writer;
 	uint32_t id = v->peers[peer].id, index;
+	bool afar = w->afar && c->mode != CLIENT_RECOVER;
+	struct link *l = &c->links[id];
 	struct log_post post;
 	struct msg *m;
 
@@ -77,8 +81,20 @@ static void pump_one(struct client *c, uint32_t peer)
 		m->data_epoch = v->epoch;
 		client_send(c, id, m);
 	}
-	while (log_writer_post_next(v, peer, &post)) {
-		m = msg_new(MSG_WRITE);
+	if (afar && !l->conn && v->peers[peer].alloc_next > 0) {
+		require(w, w->conn + 1 < CONNS_MAX, "a larger CONNS_MAX");
+		l->conn = ++w->conn;
+		l->conn_writes = 0;
+		m = msg_new(MSG_CONNECT);
+		m->peer = peer;
+		m->conn = l->conn;
+		m->data_epoch = v->epoch;
+		client_send(c, id, m);
+	}
+	while ((!afar || l->conn_up) && log_writer_post_next(v, peer, &post)) {
+		m = msg_new(afar ? MSG_AFAR : MSG_WRITE);
+		m->conn = l->conn;
+		m->number = afar ? l->conn_writes++ : 0;
 		m->index = post.index;
 		m->off = post.off;
 		m->len = post.len;
@@ -103,7 +119,7 @@ void client_pump(struct world *w, struct client *c)
 		    usable(c, i))
 			client_connect(w, c, p->id);
 		if (p->state == LOG_PEER_UP)
-			pump_one(c, i);
+			pump_one(w, c, i);
 	}
 }
 

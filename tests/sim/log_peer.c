@@ -3,12 +3,34 @@
 
 #define MEMORY (PEER_REGIONS << LOG2)
 
+/* lend_log.user: the connection of a log. */
+static void *conn_user(uint32_t conn)
+{
+	return (void *)(uintptr_t)conn;
+}
+
+static int on_grant(void *arg, struct lend_log *g, struct lend_region *r)
+{
+	(void)arg;
+	(void)g;
+	r->addr = (uintptr_t)r->base;
+	return 0;
+}
+
+static void on_end(void *arg, struct lend_log *g)
+{
+	(void)arg;
+	g->user = conn_user(0);
+}
+
 void peer_start(struct world *w, struct peer *p)
 {
+	static const struct lend_ops ops = { .grant = on_grant, .end = on_end };
 	struct lend_options o = { .pool = &p->pool,
 				  .cluster_id = CLUSTER,
 				  .log_max = 64,
-				  .ino_max = 64 };
+				  .ino_max = 64,
+				  .ops = &ops };
 
 	p->boot_id = ++w->tag;
 	memset(p->dead, 0, sizeof(p->dead));
@@ -45,14 +67,22 @@ void peer_damage(struct world *w, struct peer *p)
 	struct lend_log *g =
 		lend_find(p->lend, w->reg.ino, w->history.data_epoch);
 	const struct lend_region *r;
+	struct log_rec rec;
+	uint32_t end;
+	int64_t size;
 	uint64_t at;
 
 	if (!g || g->region_count == 0)
 		return;
 	r = lend_region_at(g, (uint32_t)world_rnd(w, g->region_count));
-	if (r->seq == 0)
+	end = r->end;
+	while (end < 1u << LOG2 &&
+	       (size = log_rec_decode(r->base + end, (1u << LOG2) - end,
+				      &rec)) > 0)
+		end += (uint32_t)size;
+	if (end == LOG_DATA_OFF)
 		return;
-	at = LOG_DATA_OFF + world_rnd(w, r->end - LOG_DATA_OFF);
+	at = LOG_DATA_OFF + world_rnd(w, end - LOG_DATA_OFF);
 	if (world_chance(w, 2))
 		at = r->newest * LOG_SLOT_SIZE + world_rnd(w, LOG_SLOT_SIZE);
 	r->base[at] ^= (uint8_t)(1u << world_rnd(w, 8));
@@ -94,7 +124,7 @@ void peer_collect(struct world *w, struct peer *p)
 		p->dead[i] = !registry_live(w, i);
 }
 
-static int fence(const struct world *w, struct peer *p, struct msg *m)
+static int fence(struct world *w, struct peer *p, struct msg *m)
 {
 	struct log_fence f = { .ino = w->reg.ino,
 			       .epoch = m->epoch,
@@ -107,7 +137,8 @@ static int fence(const struct world *w, struct peer *p, struct msg *m)
 		return err;
 	m->held = !g	      ? LOG_HELD_NONE :
 		  g->given_up ? LOG_HELD_GIVEN_UP :
-				LOG_HELD;
+		  lend_is_torn(g) ? LOG_HELD_TORN : LOG_HELD;
+	w->n.torn += m->held == LOG_HELD_TORN;
 	m->count = g ? g->region_count : 0;
 	m->data = malloc((size_t)(m->count + 1) * 160);
 	if (!m->data)
@@ -158,6 +189,48 @@ static int write_region(const struct world *w, struct peer *p, struct msg *m)
 	return lend_write(p->lend, m->session, &r, m->data, m->len);
 }
 
+static int connect_log(const struct world *w, struct peer *p,
+		       const struct msg *m)
+{
+	struct lend_log *g;
+	int err = lend_writer_log(p->lend, m->session, w->reg.ino, m->epoch,
+				  &g);
+
+	if (err == 0)
+		g->user = conn_user(m->conn);
+	return err;
+}
+
+/* The daemon has no part in it: a connection that was not ended has its writes
+ * in order, to regions that are open; with the first that fails it is over.
+ * @late: its other end is gone, and the last one may come in part. */
+static int write_afar(struct world *w, struct peer *p, const struct msg *m,
+		      bool late)
+{
+	struct lend_log *g = lend_find(p->lend, w->reg.ino, m->data_epoch);
+	const struct lend_region *r = NULL;
+	uint64_t len = m->len;
+
+	if (!g || g->user != conn_user(m->conn))
+		return -EPIPE;
+	for (uint32_t i = 0; i < g->region_count; i++)
+		if (lend_region_at(g, i)->index == m->index)
+			r = lend_region_at(g, i);
+	if (!r || !r->open || w->arrived[m->conn] != m->number) {
+		g->user = conn_user(0);
+		return -EPIPE;
+	}
+	w->arrived[m->conn]++;
+	if (late && world_chance(w, 3)) {
+		g->user = conn_user(0);
+		len = world_rnd(w, len + 1);
+	}
+	memcpy(r->base + m->off, m->data, len);
+	if (m->post.slot_due && g->user)
+		memcpy(r->base + m->post.slot_off, m->slot, LOG_SLOT_SIZE);
+	return 0;
+}
+
 static int alloc_region(const struct world *w, struct peer *p,
 			const struct msg *m)
 {
@@ -165,7 +238,9 @@ static int alloc_region(const struct world *w, struct peer *p,
 			       .epoch = m->epoch,
 			       .data_epoch = m->data_epoch,
 			       .index = m->index,
-			       .log2 = LOG2 };
+			       .log2 = LOG2,
+			       .flags = w->afar && m->epoch == m->data_epoch ?
+						LOG_ALLOC_VERBS : 0 };
 	const struct lend_region *got;
 
 	return lend_alloc(p->lend, m->session, &r, &got);
@@ -182,10 +257,16 @@ static int free_regions(const struct world *w, struct peer *p,
 	return lend_release(p->lend, &r);
 }
 
-void peer_execute(struct world *w, struct peer *p, struct msg *m)
+void peer_execute(struct world *w, struct peer *p, struct msg *m, bool late)
 {
 	lend_set_now(p->lend, w->now);
 	m->boot_id = p->boot_id;
+	if (m->kind == MSG_AFAR) {
+		m->err = write_afar(w, p, m, late);
+		free(m->data);
+		m->data = NULL;
+		return;
+	}
 	if (p->dead[m->session]) {
 		m->err = -ESTALE;
 		return;
@@ -207,6 +288,11 @@ void peer_execute(struct world *w, struct peer *p, struct msg *m)
 		break;
 	case MSG_FREE:
 		m->err = free_regions(w, p, m);
+		break;
+	case MSG_CONNECT:
+		m->err = connect_log(w, p, m);
+		break;
+	case MSG_AFAR:
 		break;
 	}
 }

@@ -101,6 +101,7 @@ static void choose(struct world *w, struct client *c)
 
 	switch (log_choose(r->answers, w->listed, &r->chosen)) {
 	case LOG_CHOICE_WAIT:
+	case LOG_CHOICE_TORN:
 		break;
 	case LOG_CHOICE_LOST:
 		history_lost(w);
@@ -186,7 +187,8 @@ static void loaded(struct world *w, struct client *c)
 						   .off = g->end,
 						   .seq = g->seq,
 						   .length = g->length,
-						   .slot = g->slot });
+						   .slot = g->slot,
+						   .slot_end = g->end });
 			break;
 		}
 	}

@@ -110,6 +110,15 @@ void history_fail(struct world *w, uint64_t data_epoch, uint64_t seq)
 	h->ops[seq - 1].failed = true;
 }
 
+static uint32_t peers_lost(struct world *w)
+{
+	uint32_t lost = 0;
+
+	for (uint32_t i = 0; i < w->listed; i++)
+		lost += peer_lost(w, w->reg.entry.peers[i]);
+	return lost;
+}
+
 void history_drop(struct world *w)
 {
 	struct history *h = &w->history;
@@ -122,6 +131,11 @@ void history_drop(struct world *w)
 		if (i == h->op_count)
 			break;
 		content_apply(&c, &h->ops[i]);
+	}
+	/* Damage of a log's end looks like a write that did not arrive. */
+	if (kept == UINT32_MAX && w->afar && peers_lost(w) > w->listed / 2) {
+		kept = h->op_count;
+		w->n.lost++;
 	}
 	if (kept == UINT32_MAX) {
 		c = h->base;
@@ -142,11 +156,8 @@ void history_drop(struct world *w)
 void history_lost(struct world *w)
 {
 	struct history *h = &w->history;
-	uint32_t lost = 0;
 
-	for (uint32_t i = 0; i < w->listed; i++)
-		lost += peer_lost(w, w->reg.entry.peers[i]);
-	require(w, lost > w->listed / 2,
+	require(w, peers_lost(w) > w->listed / 2,
 		"said to be lost, and a majority has it");
 	w->n.lost++;
 	/* The operator takes what there is; perhaps not at the first try. */

@@ -26,6 +26,7 @@
 #define PEER_REGIONS 16u /* of memory */
 #define SESSIONS_MAX 4096u
 #define LOGS_MAX 4096u
+#define CONNS_MAX 65536u
 
 struct world;
 struct client;
@@ -125,7 +126,16 @@ void registry_execute(struct world *w, struct client *c);
 
 /* ---- messages ---- */
 
-enum msg_kind { MSG_ALLOC, MSG_WRITE, MSG_FENCE, MSG_READ, MSG_FREE };
+/* AFAR: written into the peer's memory, over a connection that CONNECT made. */
+enum msg_kind {
+	MSG_ALLOC,
+	MSG_WRITE,
+	MSG_FENCE,
+	MSG_READ,
+	MSG_FREE,
+	MSG_CONNECT,
+	MSG_AFAR,
+};
 
 struct msg {
 	struct msg *next;
@@ -137,6 +147,7 @@ struct msg {
 	uint32_t peer; /* the writer's index of it */
 	struct log_post post;
 	uint64_t attempt; /* READ: of the recovery */
+	uint32_t conn, number; /* CONNECT, AFAR; @number: of the write in it */
 	int err;
 	uint64_t boot_id;
 	uint8_t held;
@@ -159,6 +170,9 @@ void msgs_clear(struct msgs *q);
 struct link {
 	bool up;
 	bool deaf, mute; /* partitioned: there, and back */
+	uint32_t conn; /* for writes from afar; 0: none yet */
+	bool conn_up;
+	uint32_t conn_writes;
 	struct msgs to, from;
 };
 
@@ -181,7 +195,8 @@ struct peer {
 
 void peer_start(struct world *w, struct peer *p);
 void peer_stop(struct peer *p);
-void peer_execute(struct world *w, struct peer *p, struct msg *m);
+/* @late: its connection is gone. */
+void peer_execute(struct world *w, struct peer *p, struct msg *m, bool late);
 /* Has this boot of it lost the present log? */
 bool peer_lost(struct world *w, struct log_writer_peer_id id);
 void peer_reclaim(struct world *w, struct peer *p);
@@ -271,8 +286,8 @@ void recover_end(struct client *c);
 
 struct counts {
 	uint64_t steps, acked, failed, logs, recoveries, staged, trimmed;
-	uint64_t damaged, lost, kills, restarts, replaced, reclaims, fallbacks,
-		zombies;
+	uint64_t damaged, torn, lost, kills, restarts, replaced, reclaims,
+		fallbacks, zombies;
 };
 
 /* What there is more of than usual, with a seed. */
@@ -287,7 +302,10 @@ struct world {
 	uint8_t listed;
 	bool calm; /* no more faults */
 	uint64_t now;
+	bool afar; /* writers write into peers' memory */
 	uint64_t tag, session; /* last given */
+	uint32_t conn;
+	uint32_t arrived[CONNS_MAX]; /* writes of a connection, in order */
 	struct content blocks; /* durable */
 	struct registry reg;
 	struct history history;

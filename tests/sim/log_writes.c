@@ -9,7 +9,10 @@ void writer_reply(struct world *w, struct client *c, uint32_t id, struct msg *m)
 {
 	struct log_writer *v = &c->writer;
 
-	(void)id;
+	if (m->kind == MSG_AFAR && m->err < 0) {
+		client_break(w, c, id);
+		return;
+	}
 	if (m->err == -ESTALE && c->mode != CLIENT_RECOVER) {
 		client_fenced(w, c);
 		return;
@@ -20,7 +23,9 @@ void writer_reply(struct world *w, struct client *c, uint32_t id, struct msg *m)
 		log_writer_fail(v, m->peer);
 	else if (m->kind == MSG_ALLOC)
 		log_writer_alloc_done(v, m->peer, m->index, 0);
-	else if (m->kind == MSG_WRITE)
+	else if (m->kind == MSG_CONNECT)
+		c->links[id].conn_up = m->conn == c->links[id].conn;
+	else if (m->kind == MSG_WRITE || m->kind == MSG_AFAR)
 		log_writer_acked(v, &m->post);
 }
 

@@ -22,7 +22,9 @@
 
 /* Seeds that find what a rule is for when it is taken out (tests/mutants), and
  * that found faults of the product and of its plan. */
-static const uint64_t known[] = { 2, 30, 32, 536, 1169, 3525, 17954 };
+static const uint64_t known[] = {
+	2, 30, 32, 536, 1169, 3525, 17954, 18859,
+};
 
 uint64_t world_rnd(struct world *w, uint64_t below)
 {
@@ -102,7 +104,7 @@ static void deliver_late(struct world *w, struct peer *p)
 	struct msg *m = msgs_take(&p->late, (uint32_t)at);
 
 	if (!world_chance(w, 4))
-		peer_execute(w, p, m);
+		peer_execute(w, p, m, true);
 	msg_free(m);
 }
 
@@ -116,7 +118,7 @@ static void deliver_some(struct world *w, struct client *c, struct peer *p)
 	     times--) {
 		struct msg *m = msgs_take(&l->to, 0);
 
-		peer_execute(w, p, m);
+		peer_execute(w, p, m, false);
 		msgs_put(&l->from, m);
 	}
 	if (world_chance(w, 3))
@@ -326,6 +328,7 @@ static void run_seed(uint64_t seed, struct counts *sum)
 	w->rng = seed * 0x9e3779b97f4a7c15u + 1;
 	w->mood = (uint32_t)world_rnd(w, 16);
 	w->listed = world_chance(w, 4) ? LISTED_MAX : 3;
+	w->afar = seed % 3 == 1;
 	world_begin(w);
 	while (w->now < STEPS)
 		step(w);
@@ -372,10 +375,11 @@ int main(void)
 	       (unsigned long long)n.lost);
 	printf("# %llu kills, %llu restarts, %llu replaced, %llu reclaims, "
 	       "%llu past the log, %llu fenced, %llu regions trimmed, "
-	       "%llu bits turned\n",
+	       "%llu bits turned, %llu torn\n",
 	       (unsigned long long)n.kills, (unsigned long long)n.restarts,
 	       (unsigned long long)n.replaced, (unsigned long long)n.reclaims,
 	       (unsigned long long)n.fallbacks, (unsigned long long)n.zombies,
-	       (unsigned long long)n.trimmed, (unsigned long long)n.damaged);
+	       (unsigned long long)n.trimmed, (unsigned long long)n.damaged,
+	       (unsigned long long)n.torn);
 	return 0;
 }

@@ -447,6 +447,7 @@ static bool choose(struct state *s)
 	}
 	switch (log_choose(a, LISTED, &index)) {
 	case LOG_CHOICE_WAIT:
+	case LOG_CHOICE_TORN: /* never */
 		return false;
 	case LOG_CHOICE_LOST:
 		if (lost <= LISTED / 2)

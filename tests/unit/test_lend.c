@@ -412,6 +412,7 @@ static void what_came_from_afar_is_gone_on_from(void **state)
 	begin(&g, LOG_ALLOC_VERBS);
 	assert_int_equal(alloc(1, &g, LOG_ALLOC_VERBS, &r), 0);
 	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(alloc(1, &g, LOG_ALLOC_VERBS, &r), 0);
 		from = g.end;
 		log_stream_append(&g, 64);
 		put_from_afar(r, &g, from, (i + 1) % 2);
@@ -427,6 +428,76 @@ static void what_came_from_afar_is_gone_on_from(void **state)
 	/* He may have written anywhere, which teardown() looks for. */
 	r->base[(1u << LOG2) - 1] = 1;
 	r->base[200] = 1;
+	log_stream_fini(&g);
+}
+
+static void slot_says(const struct lend_region *r, const struct log_stream *g)
+{
+	uint8_t want[LOG_SLOT_SIZE];
+
+	log_stream_slot(g, want);
+	assert_memory_equal(r->base + r->newest * LOG_SLOT_SIZE, want,
+			    LOG_SLOT_SIZE);
+}
+
+/* From afar only the first has a slot; whoever looks is shown all of them. One
+ * that is there in part is none, wherever it breaks off. */
+static void records_behind_a_slot_are_found(void **state)
+{
+	const struct lend_region *r;
+	const struct lend_log *log;
+	struct log_stream g, whole;
+	uint32_t size = LOG_REC_HEADER + 100; /* behind it are zeros */
+
+	(void)state;
+	for (uint32_t part = 0; part <= size; part++) {
+		begin(&g, LOG_ALLOC_VERBS);
+		assert_int_equal(alloc(1, &g, LOG_ALLOC_VERBS, &r), 0);
+		log_stream_append(&g, 300);
+		log_stream_append(&g, 7);
+		memcpy(r->base + LOG_DATA_OFF, g.mirror + LOG_DATA_OFF,
+		       g.end - LOG_DATA_OFF);
+		whole = g;
+		log_stream_append(&g, 100);
+		memcpy(r->base + whole.end, g.mirror + whole.end, part);
+		if (part == size)
+			whole = g;
+		assert_int_equal(fence(9, 6, 5, &log), 0);
+		slot_says(r, &whole);
+		/* The first bytes are a checksum, which may be none yet. */
+		if (part == 0 || part == size || part > 4)
+			assert_int_equal(lend_is_torn(log),
+					 part > 0 && part < size);
+		/* Who fenced goes on there. */
+		log_stream_append(&g, 50);
+		g.writer = 6;
+		assert_int_equal(put(2, &g, whole.end), 0);
+		assert_false(lend_is_torn(log));
+		slot_says(r, &g);
+		log_stream_fini(&g);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* A damaged slot stays what it is, for whoever judges. */
+static void a_damaged_slot_is_not_covered_up(void **state)
+{
+	const struct lend_region *r;
+	const struct lend_log *log;
+	struct log_stream g;
+	uint8_t slots[LOG_SLOT_COUNT * LOG_SLOT_SIZE];
+
+	(void)state;
+	begin(&g, LOG_ALLOC_VERBS);
+	assert_int_equal(alloc(1, &g, LOG_ALLOC_VERBS, &r), 0);
+	log_stream_append(&g, 300);
+	memcpy(r->base + LOG_DATA_OFF, g.mirror + LOG_DATA_OFF,
+	       g.end - LOG_DATA_OFF);
+	r->base[LOG_SLOT_SIZE + 9] = 1;
+	memcpy(slots, r->base, sizeof(slots));
+	assert_int_equal(fence(9, 6, 5, &log), 0);
+	assert_memory_equal(r->base, slots, sizeof(slots));
 	log_stream_fini(&g);
 }
 
@@ -678,6 +749,8 @@ int main(void)
 		TEST(a_grant_that_fails_lends_nothing),
 		TEST(what_came_from_afar_is_gone_on_from),
 		TEST(a_sent_record_ends_what_was_granted),
+		TEST(records_behind_a_slot_are_found),
+		TEST(a_damaged_slot_is_not_covered_up),
 		TEST(a_log_is_found_for_its_writer_alone),
 		TEST(a_drain_takes_at_its_deadline_and_not_before),
 		TEST(a_verdict_counts_only_in_silence),

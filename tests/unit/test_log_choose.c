@@ -116,10 +116,17 @@ static void an_answer_tells_how_far_each_region_reaches(void **state)
 	assert_int_equal(a.regions[2].end, LOG_DATA_OFF);
 	assert_int_equal(a.seq, 31);
 	assert_int_equal(a.length, 1031);
+	assert_false(a.torn);
+	r.held = LOG_HELD_TORN;
+	assert_int_equal(take(&a, &r), 0);
+	assert_true(a.torn);
+	assert_int_equal(a.seq, 31);
+	r.held = LOG_HELD;
 	/* Asked again: what it says now. */
 	set_slot(&r, 2, 0, 40);
 	assert_int_equal(take(&a, &r), 0);
 	assert_int_equal(a.seq, 40);
+	assert_false(a.torn);
 	log_answer_fini(&a);
 }
 
@@ -311,6 +318,7 @@ static void empty_regions_before_the_first_record_are_nothing(void **state)
 
 #define NONE (-2)
 #define LOST (-1)
+#define TORN(seq) (1000 + (seq))
 
 static enum log_choice choose(const int *seqs, uint32_t count, uint32_t *index)
 {
@@ -320,7 +328,8 @@ static enum log_choice choose(const int *seqs, uint32_t count, uint32_t *index)
 		a[i].state = seqs[i] == NONE ? LOG_ANSWER_NONE :
 			     seqs[i] == LOST ? LOG_ANSWER_LOST :
 					       LOG_ANSWER_CONFIRMED;
-		a[i].seq = seqs[i] > 0 ? (uint64_t)seqs[i] : 0;
+		a[i].seq = seqs[i] > 0 ? (uint64_t)seqs[i] % 1000 : 0;
+		a[i].torn = seqs[i] >= 1000;
 	}
 	return log_choose(a, count, index);
 }
@@ -354,6 +363,25 @@ static void what_a_minority_has_is_to_be_staged(void **state)
 	assert_int_equal(i, 0);
 	assert_int_equal(CHOOSE(&i, 7, LOST, 3), LOG_CHOICE_STAGE);
 	assert_int_equal(CHOOSE(&i, 7, 7, 3, 3, 3), LOG_CHOICE_STAGE);
+}
+
+/* It may have had more: others are to be asked, as long as there are any. */
+static void an_end_that_is_not_sure_is_taken_last(void **state)
+{
+	uint32_t i = 9;
+
+	(void)state;
+	assert_int_equal(CHOOSE(&i, TORN(5), 4, NONE), LOG_CHOICE_TORN);
+	assert_int_equal(i, 0);
+	assert_int_equal(CHOOSE(&i, TORN(7), TORN(7), NONE), LOG_CHOICE_TORN);
+	assert_int_equal(CHOOSE(&i, TORN(5), NONE, NONE), LOG_CHOICE_WAIT);
+	assert_int_equal(CHOOSE(&i, TORN(5), 7, 7), LOG_CHOICE_PEER);
+	assert_int_equal(i, 1);
+	assert_int_equal(CHOOSE(&i, TORN(5), 4, 4), LOG_CHOICE_STAGE);
+	assert_int_equal(i, 0);
+	assert_int_equal(CHOOSE(&i, TORN(5), 4, LOST), LOG_CHOICE_STAGE);
+	assert_int_equal(CHOOSE(&i, TORN(5), TORN(5), LOST), LOG_CHOICE_PEER);
+	assert_int_equal(CHOOSE(&i, TORN(5), 5, 5, 5, NONE), LOG_CHOICE_PEER);
 }
 
 static void fewer_than_a_majority_decide_nothing(void **state)
@@ -445,6 +473,7 @@ int main(void)
 		cmocka_unit_test(without_memory_an_answer_stays),
 		cmocka_unit_test(the_largest_sequence_wins),
 		cmocka_unit_test(what_a_minority_has_is_to_be_staged),
+		cmocka_unit_test(an_end_that_is_not_sure_is_taken_last),
 		cmocka_unit_test(fewer_than_a_majority_decide_nothing),
 		cmocka_unit_test(a_majority_of_empty_logs_is_an_empty_log),
 		cmocka_unit_test(

@@ -135,6 +135,18 @@ static void a_sealed_log_takes_and_sends_and_commits_nothing(void **state)
 
 /* ---- posts ---- */
 
+static void same_post(const struct log_post *a, const struct log_post *b)
+{
+	assert_int_equal(a->peer, b->peer);
+	assert_int_equal(a->index, b->index);
+	assert_int_equal(a->off, b->off);
+	assert_int_equal(a->len, b->len);
+	assert_int_equal(a->slot_due, b->slot_due);
+	assert_int_equal(a->slot_off, b->slot_off);
+	assert_memory_equal(a->slot, b->slot, sizeof(a->slot));
+	assert_int_equal(a->seq, b->seq);
+}
+
 static void a_post_has_all_that_is_there_and_its_slot_says_so(void **state)
 {
 	struct log_writer w;
@@ -154,7 +166,38 @@ static void a_post_has_all_that_is_there_and_its_slot_says_so(void **state)
 	log_fix_append_times(&w, 1);
 	log_fix_post(&w, 0, &p);
 	assert_int_equal(p.off, LOG_DATA_OFF + 2000 + LOG_REC_HEADER);
-	log_fix_slot_is(&p, 1, 4, 77 + REC);
+	log_fix_slot_is(&p, NOT_DUE, 4, 77 + REC);
+	log_fix_teardown(&w);
+}
+
+/* With the first records of a region, and then by the bytes behind it, in turn;
+ * what is sent again has it again. */
+static void a_slot_comes_first_and_then_now_and_then(void **state)
+{
+	struct log_writer w;
+	struct log_post p, q;
+	uint32_t slot = 0;
+
+	(void)state;
+	log_fix_setup_log2(&w, 23);
+	log_fix_up_three(&w);
+	for (uint32_t i = 0; i < 30; i++) {
+		bool due = i % 7 == 0; /* 6 * 10288 < 64 KiB */
+
+		assert_int_equal(log_fix_append(&w, 10240), 0);
+		log_fix_post(&w, 0, &p);
+		log_fix_slot_is(&p, due ? slot : NOT_DUE, i + 1,
+				LENGTH + (i + 1) * 10240);
+		slot ^= due;
+		log_writer_down(&w, 0);
+		log_writer_up(&w, 0, 101);
+		log_fix_post(&w, 0, &q);
+		same_post(&q, &p);
+		log_writer_acked(&w, &q);
+	}
+	/* One that was behind begins with a slot, whatever comes at once. */
+	log_fix_post(&w, 1, &p);
+	log_fix_slot_is(&p, 0, 30, LENGTH + 30 * 10240);
 	log_fix_teardown(&w);
 }
 
@@ -175,7 +218,7 @@ static void two_posts_are_in_flight_and_the_rest_goes_together(void **state)
 	log_writer_acked(&w, &p);
 	log_fix_post(&w, 0, &r);
 	assert_int_equal(r.len, 3000);
-	log_fix_slot_is(&r, 0, 5, LENGTH + 5 * REC);
+	log_fix_slot_is(&r, NOT_DUE, 5, LENGTH + 5 * REC);
 	log_writer_acked(&w, &q);
 	log_writer_acked(&w, &r);
 	assert_int_equal(w.peers[0].acked.seq, 5);
@@ -315,17 +358,6 @@ static void a_majority_is_of_those_that_are_up(void **state)
 
 /* ---- connections ---- */
 
-static void same_post(const struct log_post *a, const struct log_post *b)
-{
-	assert_int_equal(a->peer, b->peer);
-	assert_int_equal(a->index, b->index);
-	assert_int_equal(a->off, b->off);
-	assert_int_equal(a->len, b->len);
-	assert_int_equal(a->slot_off, b->slot_off);
-	assert_memory_equal(a->slot, b->slot, sizeof(a->slot));
-	assert_int_equal(a->seq, b->seq);
-}
-
 static void the_same_boot_is_sent_the_same_posts_again(void **state)
 {
 	struct log_writer w;
@@ -356,7 +388,7 @@ static void the_same_boot_is_sent_the_same_posts_again(void **state)
 	log_writer_acked(&w, &q[2]);
 	log_fix_post(&w, 0, &q[0]);
 	assert_int_equal(q[0].len, 4000);
-	log_fix_slot_is(&q[0], 1, 7, LENGTH + 7 * REC);
+	log_fix_slot_is(&q[0], NOT_DUE, 7, LENGTH + 7 * REC);
 	log_fix_teardown(&w);
 }
 
@@ -611,7 +643,8 @@ static void posts_of_trimmed_regions_are_not_repeated(void **state)
 	log_fix_post(&w, 2, &r);
 	same_post(&r, &q);
 	log_fix_post(&w, 2, &r);
-	log_fix_slot_is(&r, 1, FULL + 2, LENGTH + (FULL + 2) * REC);
+	log_fix_slot_is(&r, NOT_DUE, FULL + 2,
+			LENGTH + (FULL + 2) * REC);
 	log_fix_teardown(&w);
 }
 
@@ -908,6 +941,7 @@ int main(void)
 			a_sealed_log_takes_and_sends_and_commits_nothing),
 		cmocka_unit_test(
 			a_post_has_all_that_is_there_and_its_slot_says_so),
+		cmocka_unit_test(a_slot_comes_first_and_then_now_and_then),
 		cmocka_unit_test(
 			two_posts_are_in_flight_and_the_rest_goes_together),
 		cmocka_unit_test(a_post_ends_with_its_region),
