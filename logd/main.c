@@ -329,6 +329,7 @@ static int make_reg(struct logd *d)
 		.port = d->self->port,
 		.rdma_addr = d->rdma_addr,
 		.rdma_port = d->rdma_port,
+		.verbs = d->verbs,
 		.domain = d->cfg.domain ? d->cfg.domain :
 			  d->self->domain ? d->self->domain : d->self->addr,
 	};

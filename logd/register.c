@@ -3,6 +3,7 @@
 #include "common/diag.h"
 #include "common/rpc.h"
 #include "common/wire_meta.h"
+#include "logd/verbs.h"
 
 #define REG_TICK_MS 1000u
 #define REG_TIMEOUT_MS 2000u
@@ -37,6 +38,7 @@ struct lreg {
 	struct lreg_call beat; /* REGISTER or HEARTBEAT */
 	struct lreg_call map;
 	struct log_name asked[REG_ASK_MAX];
+	bool rdma_told; /* that there is RDMA */
 	bool registered;
 	bool said; /* why it is refused */
 };
@@ -139,6 +141,11 @@ static struct wire_str str_of(const char *s)
 	return (struct wire_str){ s, (uint32_t)strlen(s) };
 }
 
+static bool rdma_there(const struct lreg *r)
+{
+	return r->o.verbs && lverbs_there(r->o.verbs);
+}
+
 static size_t encode_register(struct lreg *r)
 {
 	struct meta_log_register m = {
@@ -147,7 +154,7 @@ static size_t encode_register(struct lreg *r)
 		.addr = str_of(r->o.addr),
 		.port = r->o.port,
 		.rdma_addr = str_of(r->o.rdma_addr),
-		.rdma_port = r->o.rdma_port,
+		.rdma_port = rdma_there(r) ? r->o.rdma_port : 0,
 		.domain = str_of(r->o.domain),
 		.total_bytes = lend_total_bytes(r->o.lend),
 		.free_bytes = lend_free_bytes(r->o.lend),
@@ -155,6 +162,7 @@ static size_t encode_register(struct lreg *r)
 	};
 	struct wire_out o;
 
+	r->rdma_told = m.rdma_port != 0;
 	wire_out_init(&o, r->beat.body, sizeof(r->beat.body));
 	meta_log_register_encode(&o, &m);
 	assert(!o.overflow);
@@ -306,6 +314,9 @@ static void on_tick(struct loop_timer *t)
 	loop_timer_start(r->o.loop, t, REG_TICK_MS);
 	if (!rpc_peer_is_up(r->metad))
 		return;
+	/* The device is gone: nobody shall try it. */
+	if (r->rdma_told && !rdma_there(r))
+		r->registered = false;
 	if (!r->beat.busy)
 		beat_send(r);
 	if (lserve_epoch(r->o.serve) == 0 && !r->map.busy)

@@ -11,6 +11,7 @@
 #include "logd/serve.h"
 
 struct lreg;
+struct lverbs;
 
 struct lreg_options {
 	struct loop *loop;
@@ -22,7 +23,8 @@ struct lreg_options {
 	const char *addr; /* where clients reach us */
 	uint16_t port;
 	const char *rdma_addr;
-	uint16_t rdma_port; /* 0: no RDMA */
+	uint16_t rdma_port;
+	const struct lverbs *verbs; /* NULL: no RDMA */
 	const char *domain;
 };
 

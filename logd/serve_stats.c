@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "common/clock.h"
+#include "logd/verbs.h"
 
 /* Who is refused has no lease for that reason. */
 static const char *state_word(const struct lserve *s)
@@ -180,6 +181,36 @@ static int add_rim(struct lserve *s, struct stats *to)
 	return rv ? rv : add_gauges(to, gauges, array_count(gauges));
 }
 
+static int add_verbs(struct lserve *s, struct stats *to)
+{
+	static const struct lverbs_stats none;
+	const struct lverbs_stats *n = s->o.verbs ? lverbs_stats(s->o.verbs) :
+						    &none;
+	const struct counter counters[] = {
+		{ "verbs_tokens", "allowances to connect over RDMA",
+		  &n->tokens },
+		{ "verbs_accepted", "RDMA connections made", &n->accepted },
+		{ "verbs_refused", "... refused", &n->rejected },
+		{ "verbs_ended", "... ended from here", &n->ended },
+		{ "verbs_lost", "... that the writer ended or lost",
+		  &n->disconnected },
+		{ "verbs_events", "asynchronous events of the device",
+		  &n->events },
+		{ "verbs_errors", "RDMA calls that failed", &n->errors },
+		{ "verbs_keys_stuck", "keys that could not be taken back",
+		  &n->stuck },
+	};
+	const struct counter gauges[] = {
+		{ "verbs_connections", "RDMA connections", &n->connections },
+		{ "verbs_keys", "regions that can be written over RDMA",
+		  &n->registrations },
+		{ "verbs_device", "the RDMA device is there", &n->device },
+	};
+	int rv = add_counters(to, counters, array_count(counters));
+
+	return rv ? rv : add_gauges(to, gauges, array_count(gauges));
+}
+
 static int add_classes(struct lserve *s, struct stats *to)
 {
 	static const char *const labels[CLASS_COUNT] = {
@@ -210,6 +241,8 @@ int lserve_stats_fill(struct lserve *s, struct stats *to)
 
 	if (rv == 0)
 		rv = add_rim(s, to);
+	if (rv == 0)
+		rv = add_verbs(s, to);
 	if (rv == 0)
 		rv = add_classes(s, to);
 	if (rv == 0)

@@ -37,7 +37,7 @@ struct lverbs {
 	struct lverbs_options o;
 	struct lverbs_stats n;
 	struct rdma_event_channel *channel;
-	struct loop_fd fd;
+	struct loop_fd fd, async;
 	struct rdma_cm_id *listener; /* NULL: the device is gone */
 	struct ibv_cq *cq; /* nothing ever completes here */
 	struct vlog *stuck; /* as long as the daemon runs */
@@ -195,6 +195,7 @@ static int accept_one(struct lverbs *v, struct rdma_cm_id *id,
 	if (rv < 0)
 		return rv;
 	log_disconnect(k);
+	attr.qp_context = k;
 	rv = k->stuck ? -EBUSY : 0;
 	if (rv == 0 && rdma_create_qp(id, k->pd, &attr) < 0)
 		rv = -errno;
@@ -234,6 +235,8 @@ static void device_gone(struct lverbs *v)
 {
 	if (!v->listener)
 		return;
+	loop_del(v->o.loop, &v->async);
+	v->async.fn = NULL;
 	diag_err("verbs", "what=device-removed addr=%s port=%u "
 		 "action=\"logs go on over TCP until the daemon is started "
 		 "again\"", v->o.addr, v->o.port);
@@ -242,6 +245,38 @@ static void device_gone(struct lverbs *v)
 	(void)ibv_destroy_cq(v->cq);
 	id_destroy(v, v->listener);
 	v->listener = NULL;
+	stats_set(&v->n.device, 0);
+}
+
+/* Of a queue pair that does not work the writer hears nothing by itself. */
+static void on_async(struct loop_fd *f, uint32_t events)
+{
+	struct lverbs *v = container_of(f, struct lverbs, async);
+	struct ibv_async_event e;
+	bool gone = false;
+
+	(void)events;
+	while (ibv_get_async_event(v->listener->verbs, &e) == 0) {
+		enum ibv_event_type type = e.event_type;
+		struct vlog *k = NULL;
+
+		if (type == IBV_EVENT_QP_FATAL ||
+		    type == IBV_EVENT_QP_REQ_ERR ||
+		    type == IBV_EVENT_QP_ACCESS_ERR)
+			k = e.element.qp->qp_context;
+		gone |= type == IBV_EVENT_DEVICE_FATAL;
+		/* Nothing is destroyed while an event of it is out. */
+		ibv_ack_async_event(&e);
+		stats_count(&v->n.events, 1);
+		diag_warn("verbs", "what=event event=\"%s\"",
+			  ibv_event_type_str(type));
+		if (!k)
+			continue;
+		log_disconnect(k);
+		log_put_maybe(k);
+	}
+	if (gone)
+		device_gone(v);
 }
 
 /* @k: the log whose connection it is; NULL: the listener's, or none's. */
@@ -399,14 +434,31 @@ static int listen_at(struct lverbs *v)
 	if (rv < 0)
 		return rv;
 	v->cq = ibv_create_cq(v->listener->verbs, 1, NULL, NULL, 0);
+	stats_set(&v->n.device, v->cq != NULL);
 	return v->cq ? 0 : -ENOMEM;
+}
+
+/* f->fn is set where it is watched. */
+static int watch(struct lverbs *v, struct loop_fd *f, int fd,
+		 void (*fn)(struct loop_fd *f, uint32_t events))
+{
+	int flags = fcntl(fd, F_GETFL), rv;
+
+	if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		return -errno;
+	f->fd = fd;
+	f->fn = fn;
+	rv = loop_add(v->o.loop, f, EPOLLIN);
+	if (rv < 0)
+		f->fn = NULL;
+	return rv;
 }
 
 int lverbs_new(const struct lverbs_options *o, struct lverbs **ret, char *why,
 	       size_t why_size)
 {
 	struct lverbs *v = calloc(1, sizeof(*v));
-	int rv, flags;
+	int rv;
 
 	if (!v) {
 		snprintf(why, why_size, "out of memory");
@@ -415,19 +467,14 @@ int lverbs_new(const struct lverbs_options *o, struct lverbs **ret, char *why,
 	v->o = *o;
 	v->channel = rdma_create_event_channel();
 	rv = v->channel ? listen_at(v) : -errno;
-	if (rv == 0) {
-		v->fd.fd = v->channel->fd;
-		v->fd.fn = on_channel;
-		flags = fcntl(v->fd.fd, F_GETFL);
-		if (fcntl(v->fd.fd, F_SETFL, flags | O_NONBLOCK) < 0)
-			rv = -errno;
-	}
 	if (rv == 0)
-		rv = loop_add(o->loop, &v->fd, EPOLLIN);
+		rv = watch(v, &v->fd, v->channel->fd, on_channel);
+	if (rv == 0)
+		rv = watch(v, &v->async, v->listener->verbs->async_fd,
+			   on_async);
 	if (rv < 0) {
 		snprintf(why, why_size, "no RDMA at %s: %s", o->addr,
 			 strerror(-rv));
-		v->fd.fn = NULL;
 		lverbs_free(v);
 		return rv;
 	}
@@ -445,6 +492,8 @@ void lverbs_free(struct lverbs *v)
 		lend_revoke_all(v->o.lend);
 		loop_del(v->o.loop, &v->fd);
 	}
+	if (v->async.fn)
+		loop_del(v->o.loop, &v->async);
 	while ((k = v->stuck)) {
 		v->stuck = k->next;
 		free(k);

@@ -31,9 +31,11 @@ struct lverbs_options {
 struct lverbs_stats {
 	uint64_t tokens, accepted, rejected, disconnected, ended;
 	uint64_t errors; /* calls that failed */
+	uint64_t events; /* asynchronous ones */
 	uint64_t stuck; /* registrations that did not end */
 	/* now */
 	uint64_t connections, registrations;
+	uint64_t device; /* 1: it is there */
 };
 
 /* Listens. Returns 0, or -errno with a sentence in @why. */

@@ -53,6 +53,7 @@ static int mirror_add(struct log_file *lf)
 	}
 	lf->mirror_bytes += bytes;
 	lf->c->log->mirror_bytes += bytes;
+	log_verbs_mirror_new(lf->c);
 	return 0;
 }
 

@@ -42,6 +42,8 @@ struct log_conn *log_verbs_connect(struct log_file *lf, uint32_t peer,
 void log_verbs_close(struct log_conn *k);
 /* Is there hope for a device? */
 bool log_verbs_maybe(struct core *c);
+/* There is another mirror: its memory will be sent from. */
+void log_verbs_mirror_new(struct core *c);
 /* Registrations of a mirror that goes. */
 void log_verbs_mirror_end(struct log_mirror *m);
 /* Ends the thread, if there is one, and all connections, of which nothing more

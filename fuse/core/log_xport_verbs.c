@@ -239,13 +239,24 @@ static void conn_break(struct log_conn *k, bool again, const char *why)
 
 /* ---- posts; lock held ---- */
 
+static struct ibv_mr *mirror_reg(struct log_mirror *m, const struct vdev *d)
+{
+	return ibv_reg_mr(d->pd, m->base, m->bytes - sizeof(*m),
+			  IBV_ACCESS_LOCAL_WRITE);
+}
+
+/* Mostly the thread has done it. */
 static struct ibv_mr *mirror_mr(struct log_mirror *m, const struct vdev *d)
 {
 	if (!m->mr[d->index])
-		m->mr[d->index] = ibv_reg_mr(d->pd, m->base,
-					     m->bytes - sizeof(*m),
-					     IBV_ACCESS_LOCAL_WRITE);
+		m->mr[d->index] = mirror_reg(m, d);
 	return m->mr[d->index];
+}
+
+void log_verbs_mirror_new(struct core *c)
+{
+	if (c->log->verbs)
+		kick(c->log->verbs);
 }
 
 void log_verbs_mirror_end(struct log_mirror *m)
@@ -397,10 +408,17 @@ static void dev_close(struct vdev *d)
 	d->pd = NULL;
 }
 
+static int nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
+}
+
 static int dev_open(struct vdev *d)
 {
 	struct ibv_device_attr attr;
-	int cqe = CQ_ENTRIES, flags;
+	int cqe = CQ_ENTRIES, rv;
 
 	if (ibv_query_device(d->verbs, &attr))
 		return -EIO;
@@ -412,9 +430,11 @@ static int dev_open(struct vdev *d)
 	d->channel = ibv_create_comp_channel(d->verbs);
 	if (!d->pd || !d->channel)
 		return -ENOMEM;
-	flags = fcntl(d->channel->fd, F_GETFL);
-	if (fcntl(d->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return -errno;
+	rv = nonblocking(d->channel->fd);
+	if (rv == 0)
+		rv = nonblocking(d->verbs->async_fd);
+	if (rv < 0)
+		return rv;
 	d->cq = ibv_create_cq(d->verbs, cqe, NULL, d->channel, 0);
 	return d->cq ? 0 : -ENOMEM;
 }
@@ -455,6 +475,7 @@ static int qp_make(struct log_conn *k)
 	/* What a device takes inline is found by trying. */
 	do {
 		attr = (struct ibv_qp_init_attr){
+			.qp_context = k,
 			.send_cq = k->dev->cq,
 			.recv_cq = k->dev->cq,
 			.qp_type = IBV_QPT_RC,
@@ -530,6 +551,7 @@ static int conn_connect(struct log_conn *k)
 		return -ENOSPC;
 	k->dev = d;
 	d->conn_count++;
+	kick(k->v); /* its mirrors */
 	rv = qp_make(k);
 	if (rv < 0)
 		return rv;
@@ -566,6 +588,52 @@ static void conn_tell(struct log_conn *k)
 
 	k->state = CONN_CLOSED;
 	log_link_lost(lf, k->peer, k->again, k->why);
+}
+
+/* One that its connection's device does not know yet. Lock held. */
+static struct log_mirror *mirror_unknown(struct log_verbs *v, struct vdev **d)
+{
+	for (struct log_conn *k = v->conns; k; k = k->next) {
+		const struct log_writer *w = &k->lf->w;
+
+		if (!k->dev || k->state == CONN_CLOSED || k->dev->gone)
+			continue;
+		*d = k->dev;
+		for (uint32_t i = 0; i < w->region_count; i++) {
+			uint8_t *base = w->regions[i].base;
+
+			if (!log_mirror_of(base)->mr[k->dev->index])
+				return log_mirror_of(base);
+		}
+	}
+	return NULL;
+}
+
+/* To make memory known takes as long as to touch all of it: so that is done
+ * here, without the lock, and before the first post from there. */
+static void mirror_make_known(struct log_verbs *v)
+{
+	struct log_mirror *m;
+	struct ibv_mr *mr;
+	struct vdev *d;
+
+	core_lock(v->c);
+	m = mirror_unknown(v, &d);
+	if (m)
+		m->refs++;
+	core_unlock(v->c);
+	if (!m)
+		return;
+	mr = mirror_reg(m, d);
+	core_lock(v->c);
+	if (mr && m->mr[d->index])
+		(void)ibv_dereg_mr(mr);
+	else
+		m->mr[d->index] = mr;
+	log_mirror_put(v->c, m);
+	core_unlock(v->c);
+	if (mr)
+		kick(v); /* there may be another */
 }
 
 /* What others have asked for, and what time brings. */
@@ -612,6 +680,7 @@ static void work(struct log_verbs *v)
 		conn_break(start, false, "its address cannot be resolved");
 		core_unlock(v->c);
 	}
+	mirror_make_known(v);
 }
 
 /* ---- the manager's events; the thread ---- */
@@ -653,6 +722,34 @@ static void dev_removed(struct log_verbs *v, struct vdev *d)
 	mirrors_release(v, d);
 	core_unlock(v->c);
 	dev_close(d);
+}
+
+/* What is wrong with a queue pair its completions need not tell. */
+static void dev_events(struct log_verbs *v, struct vdev *d)
+{
+	struct ibv_async_event e;
+	bool removed = false;
+
+	while (ibv_get_async_event(d->verbs, &e) == 0) {
+		enum ibv_event_type type = e.event_type;
+
+		diag_warn("log", "event=rdma_event device=%s what=\"%s\"",
+			  ibv_get_device_name(d->verbs->device),
+			  ibv_event_type_str(type));
+		core_lock(v->c);
+		if (type == IBV_EVENT_QP_FATAL ||
+		    type == IBV_EVENT_QP_REQ_ERR ||
+		    type == IBV_EVENT_QP_ACCESS_ERR)
+			conn_break(e.element.qp->qp_context, true,
+				   "its queue pair has failed");
+		core_unlock(v->c);
+		removed |= type == IBV_EVENT_DEVICE_FATAL ||
+			   type == IBV_EVENT_CQ_ERR;
+		/* Nothing is destroyed while an event of it is out. */
+		ibv_ack_async_event(&e);
+	}
+	if (removed)
+		dev_removed(v, d);
 }
 
 static void conn_event(struct log_conn *k, enum rdma_cm_event_type type)
@@ -742,8 +839,8 @@ static bool spin(struct log_verbs *v)
 
 static void wait_events(struct log_verbs *v, bool block)
 {
-	struct pollfd p[2 + LOG_VERBS_DEV_MAX];
-	struct vdev *of[2 + LOG_VERBS_DEV_MAX];
+	struct pollfd p[2 + 2 * LOG_VERBS_DEV_MAX];
+	struct vdev *of[2 + 2 * LOG_VERBS_DEV_MAX];
 	uint64_t now_ms = core_now_ms(), drop;
 	nfds_t count = 2;
 	int timeout_ms = -1;
@@ -758,9 +855,11 @@ static void wait_events(struct log_verbs *v, bool block)
 		 * after it wakes us. */
 		if (block)
 			(void)ibv_req_notify_cq(v->devs[i]->cq, 0);
-		of[count] = v->devs[i];
+		of[count] = of[count + 1] = v->devs[i];
 		p[count++] = (struct pollfd){
 			.fd = v->devs[i]->channel->fd, .events = POLLIN };
+		p[count++] = (struct pollfd){
+			.fd = v->devs[i]->verbs->async_fd, .events = POLLIN };
 	}
 	if (!block || poll_devs(v) || atomic_load(&v->kicked))
 		timeout_ms = 0;
@@ -772,13 +871,15 @@ static void wait_events(struct log_verbs *v, bool block)
 		return;
 	if (p[0].revents && read(v->wake_fd, &drop, sizeof(drop)) < 0)
 		p[0].revents = 0; /* somebody's wake-up was merged */
-	for (nfds_t i = 2; i < count; i++) {
+	for (nfds_t i = 2; i < count; i += 2) {
 		struct ibv_cq *cq;
 		void *ctx;
 
 		if (p[i].revents &&
 		    ibv_get_cq_event(of[i]->channel, &cq, &ctx) == 0)
 			ibv_ack_cq_events(cq, 1);
+		if (p[i + 1].revents)
+			dev_events(v, of[i]);
 	}
 	if (p[1].revents)
 		manager_events(v);
@@ -786,12 +887,9 @@ static void wait_events(struct log_verbs *v, bool block)
 
 static void verbs_begin(struct log_verbs *v)
 {
-	int flags;
-
 	v->channel = rdma_create_event_channel();
 	if (v->channel) {
-		flags = fcntl(v->channel->fd, F_GETFL);
-		if (fcntl(v->channel->fd, F_SETFL, flags | O_NONBLOCK) == 0)
+		if (nonblocking(v->channel->fd) == 0)
 			return;
 		rdma_destroy_event_channel(v->channel);
 		v->channel = NULL;

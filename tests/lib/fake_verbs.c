@@ -1,110 +1,15 @@
-#include "tests/lib/fake_verbs.h"
-
-#include <arpa/inet.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include "tests/lib/fake_verbs_priv.h"
 
 #undef ibv_reg_mr
 
-#define MRS 4096
-#define IDS 1024
-#define EVENTS 1024
-#define DIALS 64
-#define WCS 8192
-
-struct fqp {
-	struct ibv_qp qp; /* first */
-	struct fcq *cq;
-	bool err;
-	uint32_t depth, depth_max, inline_max; /* requests not retired */
-};
-
-struct fcq {
-	struct ibv_cq cq; /* first */
-	struct ibv_wc wc[WCS];
-	uint32_t head, tail;
-	uint32_t cap;
-	bool armed;
-};
-
-struct fchannel {
-	struct ibv_comp_channel c; /* first */
-	struct fcq *of;
-};
-
-struct fid {
-	struct rdma_cm_id id; /* first */
-	bool used, listens, connected;
-	uint16_t port;
-	int dial; /* -1: none */
-	uint32_t events_out;
-};
-
-struct fevent {
-	struct rdma_cm_event e; /* first */
-	struct fid *of;
-	uint8_t data[64];
-};
-
-struct fpd {
-	struct ibv_pd pd; /* first */
-	struct fpd *next;
-};
-
-struct fmr {
-	struct ibv_mr mr; /* first */
-	bool used, lent;
-};
-
-static struct {
-	pthread_mutex_t lock;
-	struct ibv_context ctx;
-	struct ibv_device dev;
-	bool none, hold;
-	uint32_t inline_max;
-	int cqe_max;
-	uint64_t fail_at, calls;
-	bool failed;
-	enum rdma_cm_event_type addr, route, connects;
-	enum ibv_wc_status next_status;
-	struct fmr mrs[MRS];
-	uint32_t next_key;
-	struct fid *ids[IDS];
-	struct fevent *events[EVENTS];
-	uint32_t event_head, event_tail;
-	struct {
-		enum fake_dial state;
-		struct fid *id;
-	} dials[DIALS];
-	int dial_count;
-	struct rdma_event_channel *channel;
-	struct fpd *pds; /* all that there were */
-	struct fake_verbs_count n;
-} f = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static void take(void)
-{
-	pthread_mutex_lock(&f.lock);
-}
-
-static void give(void)
-{
-	pthread_mutex_unlock(&f.lock);
-}
-
-static void fault(const char *what)
-{
-	f.n.faults++;
-	fprintf(stderr, "# fake_verbs: %s\n", what);
-}
+struct fake fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Lock held. */
 static bool fails(int err)
 {
-	if (f.fail_at == 0 || ++f.calls != f.fail_at)
+	if (fake.fail_at == 0 || ++fake.calls != fake.fail_at)
 		return false;
-	f.failed = true;
+	fake.failed = true;
 	errno = err;
 	return true;
 }
@@ -128,20 +33,20 @@ static void event_put(struct fid *id, struct fid *listener,
 		e->e.param.conn.private_data_len = 56;
 		e->e.param.conn.responder_resources = 1;
 	}
-	f.events[f.event_tail++ % EVENTS] = e;
-	if (write(f.channel->fd, &one, sizeof(one)) < 0)
+	fake.events[fake.event_tail++ % EVENTS] = e;
+	if (write(fake.channel->fd, &one, sizeof(one)) < 0)
 		fault("eventfd");
 }
 
 /* Those of an id that goes are not delivered. */
 static void events_purge(const struct fid *id)
 {
-	for (uint32_t i = f.event_head; i != f.event_tail; i++) {
-		struct fevent *e = f.events[i % EVENTS];
+	for (uint32_t i = fake.event_head; i != fake.event_tail; i++) {
+		struct fevent *e = fake.events[i % EVENTS];
 
 		if (e && e->e.id == &id->id) {
 			free(e);
-			f.events[i % EVENTS] = NULL;
+			fake.events[i % EVENTS] = NULL;
 		}
 	}
 }
@@ -153,8 +58,8 @@ int rdma_get_cm_event(struct rdma_event_channel *channel,
 	uint64_t drop;
 
 	take();
-	while (!e && f.event_head != f.event_tail)
-		e = f.events[f.event_head++ % EVENTS];
+	while (!e && fake.event_head != fake.event_tail)
+		e = fake.events[fake.event_head++ % EVENTS];
 	if (e)
 		e->of->events_out++;
 	else if (read(channel->fd, &drop, sizeof(drop)) < 0)
@@ -190,12 +95,12 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	struct rdma_event_channel *c = NULL;
 
 	take();
-	if (f.none)
+	if (fake.none)
 		errno = ENODEV;
 	else if (!fails(ENOMEM) && (c = calloc(1, sizeof(*c)))) {
 		c->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-		f.channel = c;
-		f.n.channels++;
+		fake.channel = c;
+		fake.n.channels++;
 	}
 	give();
 	return c;
@@ -204,12 +109,12 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
 	take();
-	while (f.event_head != f.event_tail)
-		free(f.events[f.event_head++ % EVENTS]);
-	f.n.channels--;
+	while (fake.event_head != fake.event_tail)
+		free(fake.events[fake.event_head++ % EVENTS]);
+	fake.n.channels--;
 	close(channel->fd);
 	free(channel);
-	f.channel = NULL;
+	fake.channel = NULL;
 	give();
 }
 
@@ -218,13 +123,13 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 static struct fid *id_new(void)
 {
 	for (int i = 0; i < IDS; i++) {
-		if (f.ids[i])
+		if (fake.ids[i])
 			continue;
-		f.ids[i] = calloc(1, sizeof(struct fid));
-		f.ids[i]->used = true;
-		f.ids[i]->dial = -1;
-		f.n.ids++;
-		return f.ids[i];
+		fake.ids[i] = calloc(1, sizeof(struct fid));
+		fake.ids[i]->used = true;
+		fake.ids[i]->dial = -1;
+		fake.n.ids++;
+		return fake.ids[i];
 	}
 	abort();
 }
@@ -259,14 +164,14 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 		fault("an id is destroyed with its queue pair");
 	events_purge(x);
 	if (x->dial >= 0) {
-		f.dials[x->dial].id = NULL;
-		if (f.dials[x->dial].state == DIAL_UP)
-			f.dials[x->dial].state = DIAL_GONE;
+		fake.dials[x->dial].id = NULL;
+		if (fake.dials[x->dial].state == DIAL_UP)
+			fake.dials[x->dial].state = DIAL_GONE;
 	}
 	for (int i = 0; i < IDS; i++)
-		if (f.ids[i] == x)
-			f.ids[i] = NULL;
-	f.n.ids--;
+		if (fake.ids[i] == x)
+			fake.ids[i] = NULL;
+	fake.n.ids--;
 	give();
 	free(x);
 	return 0;
@@ -280,7 +185,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 	take();
 	if (!fails(EADDRNOTAVAIL)) {
 		x->port = ntohs(((struct sockaddr_in *)(void *)addr)->sin_port);
-		id->verbs = &f.ctx;
+		id->verbs = &fake.ctx;
 		rv = 0;
 	}
 	give();
@@ -311,10 +216,10 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src,
 	(void)timeout_ms;
 	take();
 	if (!fails(ENODEV)) {
-		id->verbs = &f.ctx;
-		if (f.addr != FAKE_SILENCE)
+		id->verbs = &fake.ctx;
+		if (fake.addr != FAKE_SILENCE)
 			event_put(container_of(id, struct fid, id), NULL,
-				  f.addr, NULL, 0);
+				  fake.addr, NULL, 0);
 		rv = 0;
 	}
 	give();
@@ -328,9 +233,9 @@ int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 	(void)timeout_ms;
 	take();
 	if (!fails(ENODEV)) {
-		if (f.route != FAKE_SILENCE)
+		if (fake.route != FAKE_SILENCE)
 			event_put(container_of(id, struct fid, id), NULL,
-				  f.route, NULL, 0);
+				  fake.route, NULL, 0);
 		rv = 0;
 	}
 	give();
@@ -357,9 +262,9 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	if (param->private_data_len > 56 || param->retry_count > 6)
 		fault("parameters of a connection");
 	if (!fails(ENETUNREACH)) {
-		x->connected = f.connects == RDMA_CM_EVENT_ESTABLISHED;
-		if (f.connects != FAKE_SILENCE)
-			event_put(x, NULL, f.connects, NULL, 0);
+		x->connected = fake.connects == RDMA_CM_EVENT_ESTABLISHED;
+		if (fake.connects != FAKE_SILENCE)
+			event_put(x, NULL, fake.connects, NULL, 0);
 		rv = 0;
 	}
 	give();
@@ -375,7 +280,7 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	take();
 	if (!fails(ECONNABORTED)) {
 		x->connected = true;
-		f.dials[x->dial].state = DIAL_UP;
+		fake.dials[x->dial].state = DIAL_UP;
 		event_put(x, NULL, RDMA_CM_EVENT_ESTABLISHED, NULL, 0);
 		rv = 0;
 	}
@@ -390,7 +295,7 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 	(void)data;
 	(void)len;
 	take();
-	f.dials[x->dial].state = DIAL_REFUSED;
+	fake.dials[x->dial].state = DIAL_REFUSED;
 	give();
 	return 0;
 }
@@ -405,8 +310,8 @@ int rdma_disconnect(struct rdma_cm_id *id)
 	if (id->qp)
 		qp_flush(container_of(id->qp, struct fqp, qp));
 	x->connected = false;
-	if (x->dial >= 0 && f.dials[x->dial].state == DIAL_UP)
-		f.dials[x->dial].state = DIAL_GONE;
+	if (x->dial >= 0 && fake.dials[x->dial].state == DIAL_UP)
+		fake.dials[x->dial].state = DIAL_GONE;
 	give();
 	return 0;
 }
@@ -431,7 +336,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	(void)context;
 	take();
 	memset(attr, 0, sizeof(*attr));
-	attr->max_cqe = f.cqe_max;
+	attr->max_cqe = fake.cqe_max;
 	if (fails(EIO))
 		rv = EIO;
 	give();
@@ -448,9 +353,9 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 		pd = &p->pd;
 		pd->context = context;
-		p->next = f.pds;
-		f.pds = p;
-		f.n.pds++;
+		p->next = fake.pds;
+		fake.pds = p;
+		fake.n.pds++;
 	}
 	give();
 	return pd;
@@ -462,10 +367,10 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 
 	take();
 	for (int i = 0; i < MRS; i++)
-		if (f.mrs[i].used && f.mrs[i].mr.pd == pd)
+		if (fake.mrs[i].used && fake.mrs[i].mr.pd == pd)
 			rv = EBUSY;
 	if (rv == 0)
-		f.n.pds--;
+		fake.n.pds--;
 	give();
 	return rv;
 }
@@ -473,17 +378,17 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 static struct fmr *mr_new(struct ibv_pd *pd, void *addr, size_t len)
 {
 	for (uint32_t i = 1; i < MRS; i++) {
-		struct fmr *m = &f.mrs[i];
+		struct fmr *m = &fake.mrs[i];
 
 		if (m->used)
 			continue;
 		memset(m, 0, sizeof(*m));
 		m->used = true;
-		m->mr.context = &f.ctx;
+		m->mr.context = &fake.ctx;
 		m->mr.pd = pd;
 		m->mr.addr = addr;
 		m->mr.length = len;
-		m->mr.lkey = m->mr.rkey = ++f.next_key << 12 | i;
+		m->mr.lkey = m->mr.rkey = ++fake.next_key << 12 | i;
 		return m;
 	}
 	abort();
@@ -500,7 +405,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 		fault("remote without local");
 	if (!fails(ENOMEM)) {
 		m = mr_new(pd, addr, length);
-		f.n.mrs++;
+		fake.n.mrs++;
 	}
 	give();
 	return m ? &m->mr : NULL;
@@ -515,7 +420,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 		rv = EIO;
 	} else {
 		container_of(mr, struct fmr, mr)->used = false;
-		f.n.mrs--;
+		fake.n.mrs--;
 	}
 	give();
 	return rv;
@@ -523,7 +428,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 
 static struct fmr *mr_of(uint32_t key, uint64_t addr, size_t len)
 {
-	struct fmr *m = &f.mrs[key % MRS];
+	struct fmr *m = &fake.mrs[key % MRS];
 
 	if (!m->used || m->mr.rkey != key || addr < (uintptr_t)m->mr.addr ||
 	    addr + len > (uintptr_t)m->mr.addr + m->mr.length)
@@ -542,7 +447,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 		c = calloc(1, sizeof(*c));
 		c->c.context = context;
 		c->c.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-		f.n.comp_channels++;
+		fake.n.comp_channels++;
 	}
 	give();
 	return c ? &c->c : NULL;
@@ -551,7 +456,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
 	take();
-	f.n.comp_channels--;
+	fake.n.comp_channels--;
 	give();
 	close(channel->fd);
 	free(container_of(channel, struct fchannel, c));
@@ -574,7 +479,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 		q->cap = (uint32_t)cqe;
 		if (channel)
 			container_of(channel, struct fchannel, c)->of = q;
-		f.n.cqs++;
+		fake.n.cqs++;
 	}
 	give();
 	return q ? &q->cq : NULL;
@@ -585,7 +490,7 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	struct fcq *q = container_of(cq, struct fcq, cq);
 
 	take();
-	f.n.cqs--;
+	fake.n.cqs--;
 	if (cq->channel)
 		container_of(cq->channel, struct fchannel, c)->of = NULL;
 	give();
@@ -617,7 +522,7 @@ static void cq_ring(struct fcq *q)
 {
 	uint64_t one = 1;
 
-	if (!q->armed || !q->cq.channel || q->head == q->tail || f.hold)
+	if (!q->armed || !q->cq.channel || q->head == q->tail || fake.hold)
 		return;
 	q->armed = false;
 	if (write(q->cq.channel->fd, &one, sizeof(one)) < 0)
@@ -635,8 +540,8 @@ static void cq_put(struct fqp *qp, uint64_t wr_id, enum ibv_wc_status status)
 		.status = status,
 		.qp_num = qp->qp.qp_num,
 	};
-	if (q->tail - q->head > f.n.cq_depth_max)
-		f.n.cq_depth_max = q->tail - q->head;
+	if (q->tail - q->head > fake.n.cq_depth_max)
+		fake.n.cq_depth_max = q->tail - q->head;
 	cq_ring(q);
 }
 
@@ -646,7 +551,7 @@ static int poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc)
 	int n = 0;
 
 	take();
-	while (!f.hold && n < num && q->head != q->tail)
+	while (!fake.hold && n < num && q->head != q->tail)
 		wc[n++] = q->wc[q->head++ % WCS];
 	give();
 	return n;
@@ -677,18 +582,19 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 		give();
 		return -1;
 	}
-	if (attr->cap.max_inline_data > f.inline_max) {
+	if (attr->cap.max_inline_data > fake.inline_max) {
 		errno = EINVAL;
 	} else {
 		q = calloc(1, sizeof(*q));
 		q->qp.context = pd->context;
 		q->qp.pd = pd;
+		q->qp.qp_context = attr->qp_context;
 		q->qp.qp_num = ++number;
 		q->cq = container_of(attr->send_cq, struct fcq, cq);
 		q->depth_max = attr->cap.max_send_wr;
 		q->inline_max = attr->cap.max_inline_data;
 		id->qp = &q->qp;
-		f.n.qps++;
+		fake.n.qps++;
 		rv = 0;
 	}
 	give();
@@ -700,7 +606,7 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 	take();
 	free(container_of(id->qp, struct fqp, qp));
 	id->qp = NULL;
-	f.n.qps--;
+	fake.n.qps--;
 	give();
 }
 
@@ -751,7 +657,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		give();
 		return ENOMEM;
 	}
-	f.n.posts++;
+	fake.n.posts++;
 	for (; wr; wr = wr->next) {
 		bool signalled = wr->send_flags & IBV_SEND_SIGNALED;
 		enum ibv_wc_status st = IBV_WC_WR_FLUSH_ERR;
@@ -770,17 +676,17 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 			rv = ENOMEM;
 			break;
 		}
-		if (q->depth > f.n.sq_depth_max)
-			f.n.sq_depth_max = q->depth;
-		f.n.wrs++;
-		f.n.inlines += (wr->send_flags & IBV_SEND_INLINE) != 0;
-		f.n.reads += wr->opcode == IBV_WR_RDMA_READ;
-		f.n.signalled += signalled;
+		if (q->depth > fake.n.sq_depth_max)
+			fake.n.sq_depth_max = q->depth;
+		fake.n.wrs++;
+		fake.n.inlines += (wr->send_flags & IBV_SEND_INLINE) != 0;
+		fake.n.reads += wr->opcode == IBV_WR_RDMA_READ;
+		fake.n.signalled += signalled;
 		if (!q->err) {
 			st = wr_do(q, wr);
 			if (signalled && st == IBV_WC_SUCCESS) {
-				st = f.next_status;
-				f.next_status = IBV_WC_SUCCESS;
+				st = fake.next_status;
+				fake.next_status = IBV_WC_SUCCESS;
 			}
 		}
 		if (st != IBV_WC_SUCCESS)
@@ -803,55 +709,59 @@ void fake_verbs_reset(void)
 
 	take();
 	for (int i = 0; i < MRS; i++)
-		f.mrs[i].used = false;
-	while ((p = f.pds)) {
-		f.pds = p->next;
+		fake.mrs[i].used = false;
+	while ((p = fake.pds)) {
+		fake.pds = p->next;
 		free(p);
 	}
-	f.ctx.device = &f.dev;
-	f.ctx.ops.post_send = post_send;
-	f.ctx.ops.poll_cq = poll_cq;
-	f.ctx.ops.req_notify_cq = req_notify_cq;
-	f.dev.transport_type = IBV_TRANSPORT_IB;
-	f.none = f.hold = f.failed = false;
-	f.inline_max = 512;
-	f.cqe_max = 32767;
-	f.fail_at = f.calls = 0;
-	f.addr = RDMA_CM_EVENT_ADDR_RESOLVED;
-	f.route = RDMA_CM_EVENT_ROUTE_RESOLVED;
-	f.connects = RDMA_CM_EVENT_ESTABLISHED;
-	f.next_status = IBV_WC_SUCCESS;
-	f.dial_count = 0;
-	memset(&f.n, 0, sizeof(f.n));
+	fake.ctx.device = &fake.dev;
+	if (fake.ctx.async_fd > 0)
+		close(fake.ctx.async_fd);
+	fake.ctx.async_fd = eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+	fake.async_head = fake.async_tail = 0;
+	fake.ctx.ops.post_send = post_send;
+	fake.ctx.ops.poll_cq = poll_cq;
+	fake.ctx.ops.req_notify_cq = req_notify_cq;
+	fake.dev.transport_type = IBV_TRANSPORT_IB;
+	fake.none = fake.hold = fake.failed = false;
+	fake.inline_max = 512;
+	fake.cqe_max = 32767;
+	fake.fail_at = fake.calls = 0;
+	fake.addr = RDMA_CM_EVENT_ADDR_RESOLVED;
+	fake.route = RDMA_CM_EVENT_ROUTE_RESOLVED;
+	fake.connects = RDMA_CM_EVENT_ESTABLISHED;
+	fake.next_status = IBV_WC_SUCCESS;
+	fake.dial_count = 0;
+	memset(&fake.n, 0, sizeof(fake.n));
 	give();
 }
 
 void fake_verbs_no_device(void)
 {
-	f.none = true;
+	fake.none = true;
 }
 
 void fake_verbs_iwarp(bool on)
 {
-	f.dev.transport_type = on ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	fake.dev.transport_type = on ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 }
 
 void fake_verbs_inline_max(uint32_t bytes)
 {
-	f.inline_max = bytes;
+	fake.inline_max = bytes;
 }
 
 void fake_verbs_cqe_max(int count)
 {
-	f.cqe_max = count;
+	fake.cqe_max = count;
 }
 
 void fake_verbs_fail_at(uint64_t k)
 {
 	take();
-	f.fail_at = k;
-	f.calls = 0;
-	f.failed = false;
+	fake.fail_at = k;
+	fake.calls = 0;
+	fake.failed = false;
 	give();
 }
 
@@ -860,7 +770,7 @@ bool fake_verbs_failed(void)
 	bool failed;
 
 	take();
-	failed = f.failed;
+	failed = fake.failed;
 	give();
 	return failed;
 }
@@ -869,15 +779,15 @@ void fake_verbs_answer(enum rdma_cm_event_type addr,
 		       enum rdma_cm_event_type route)
 {
 	take();
-	f.addr = addr;
-	f.route = route;
+	fake.addr = addr;
+	fake.route = route;
 	give();
 }
 
 void fake_verbs_connects(enum rdma_cm_event_type type)
 {
 	take();
-	f.connects = type;
+	fake.connects = type;
 	give();
 }
 
@@ -885,22 +795,22 @@ void fake_verbs_event_all(enum rdma_cm_event_type type)
 {
 	take();
 	for (int i = 0; i < IDS; i++)
-		if (f.ids[i] && f.ids[i]->connected)
-			event_put(f.ids[i], NULL, type, NULL, 0);
+		if (fake.ids[i] && fake.ids[i]->connected)
+			event_put(fake.ids[i], NULL, type, NULL, 0);
 	give();
 }
 
 void fake_verbs_hold(bool on)
 {
 	take();
-	f.hold = on;
+	fake.hold = on;
 	give();
 }
 
 void fake_verbs_next_status(enum ibv_wc_status status)
 {
 	take();
-	f.next_status = status;
+	fake.next_status = status;
 	give();
 }
 
@@ -909,21 +819,21 @@ int fake_verbs_dial(const void *data, size_t len, uint16_t port)
 	int number;
 
 	take();
-	number = f.dial_count++;
-	f.dials[number].state = DIAL_REFUSED;
-	f.dials[number].id = NULL;
+	number = fake.dial_count++;
+	fake.dials[number].state = DIAL_REFUSED;
+	fake.dials[number].id = NULL;
 	for (int i = 0; i < IDS; i++) {
-		struct fid *l = f.ids[i], *x;
+		struct fid *l = fake.ids[i], *x;
 
 		if (!l || !l->listens || l->port != port)
 			continue;
 		x = id_new();
 		x->id.channel = l->id.channel;
 		x->id.context = l->id.context;
-		x->id.verbs = &f.ctx;
+		x->id.verbs = &fake.ctx;
 		x->dial = number;
-		f.dials[number].state = DIAL_WAITS;
-		f.dials[number].id = x;
+		fake.dials[number].state = DIAL_WAITS;
+		fake.dials[number].id = x;
 		event_put(x, l, RDMA_CM_EVENT_CONNECT_REQUEST, data, len);
 		break;
 	}
@@ -936,7 +846,7 @@ enum fake_dial fake_verbs_dialled(int number)
 	enum fake_dial state;
 
 	take();
-	state = f.dials[number].state;
+	state = fake.dials[number].state;
 	give();
 	return state;
 }
@@ -948,7 +858,7 @@ enum ibv_wc_status fake_verbs_write(int number, uint64_t addr, uint32_t rkey,
 	struct fid *x;
 
 	take();
-	x = f.dials[number].id;
+	x = fake.dials[number].id;
 	if (x && x->id.qp && !container_of(x->id.qp, struct fqp, qp)->err) {
 		struct fmr *m = mr_of(rkey, addr, len);
 
@@ -965,8 +875,8 @@ enum ibv_wc_status fake_verbs_write(int number, uint64_t addr, uint32_t rkey,
 void fake_verbs_hang_up(int number)
 {
 	take();
-	if (f.dials[number].id)
-		event_put(f.dials[number].id, NULL,
+	if (fake.dials[number].id)
+		event_put(fake.dials[number].id, NULL,
 			  RDMA_CM_EVENT_DISCONNECTED, NULL, 0);
 	give();
 }
@@ -984,7 +894,7 @@ uint32_t fake_verbs_lend(void *p, size_t len)
 void fake_verbs_take_back(uint32_t rkey)
 {
 	take();
-	f.mrs[rkey % MRS].used = false;
+	fake.mrs[rkey % MRS].used = false;
 	give();
 }
 
@@ -993,7 +903,7 @@ struct fake_verbs_count fake_verbs_count(void)
 	struct fake_verbs_count n;
 
 	take();
-	n = f.n;
+	n = fake.n;
 	give();
 	return n;
 }

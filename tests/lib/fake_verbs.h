@@ -34,6 +34,9 @@ void fake_verbs_answer(enum rdma_cm_event_type addr,
 void fake_verbs_connects(enum rdma_cm_event_type type);
 /* An event of every connected id (of one with a queue pair). */
 void fake_verbs_event_all(enum rdma_cm_event_type type);
+/* An asynchronous event: of the queue pair of every connected id, or of the
+ * device. */
+void fake_verbs_async(enum ibv_event_type type);
 /* Completions wait (true) until they are let go. */
 void fake_verbs_hold(bool on);
 /* The next post's last request ends so. */
@@ -56,6 +59,7 @@ void fake_verbs_take_back(uint32_t rkey);
 
 struct fake_verbs_count {
 	uint32_t channels, ids, qps, cqs, comp_channels, pds, mrs; /* there */
+	uint32_t async_events; /* not acknowledged */
 	uint64_t posts, wrs, inlines, reads, signalled; /* so far */
 	uint32_t sq_depth_max, cq_depth_max; /* most at a time */
 	uint32_t faults; /* misuse: counted and printed */

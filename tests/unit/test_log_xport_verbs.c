@@ -9,6 +9,7 @@
 #include "tests/lib/fake_verbs.h"
 
 #include <sys/mman.h>
+#include <poll.h>
 #include <time.h>
 
 #include <setjmp.h>
@@ -402,6 +403,52 @@ static void who_hangs_up_is_heard(void **state)
 	}
 }
 
+/* A region's memory is made known without the lock, before a post wants it. */
+static void a_mirror_is_known_before_it_is_sent_from(void **state)
+{
+	uint32_t n;
+
+	(void)state;
+	fake_verbs_reset();
+	setup();
+	core_lock(&s.c);
+	dial();
+	core_unlock(&s.c);
+	for (n = 0; n < 2000 && fake_verbs_count().mrs == 0; n++)
+		(void)poll(NULL, 0, 10);
+	assert_int_equal(fake_verbs_count().mrs, 1);
+	assert_int_equal(fake_verbs_count().posts, 0);
+	teardown();
+}
+
+static void what_fails_in_the_device_is_heard(void **state)
+{
+	static const enum ibv_event_type types[] = {
+		IBV_EVENT_QP_FATAL, IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL,
+	};
+
+	(void)state;
+	for (size_t i = 0; i < array_count(types); i++) {
+		fake_verbs_reset();
+		setup();
+		core_lock(&s.c);
+		dial();
+		append();
+		assert_true(await(&s.posted, 1));
+		fake_verbs_hold(true);
+		append();
+		fake_verbs_async(IBV_EVENT_PORT_ERR); /* means nothing */
+		fake_verbs_async(types[i]);
+		assert_true(await(&s.lost, 1));
+		assert_int_equal(s.again, types[i] == IBV_EVENT_QP_FATAL);
+		assert_int_equal(s.posted, 1);
+		fake_verbs_hold(false);
+		core_unlock(&s.c);
+		teardown();
+		assert_int_equal(fake_verbs_count().async_events, 0);
+	}
+}
+
 static void a_device_that_is_gone_is_not_used_again(void **state)
 {
 	(void)state;
@@ -530,6 +577,8 @@ int main(void)
 		cmocka_unit_test(a_bad_completion_ends_the_connection),
 		cmocka_unit_test(a_key_that_was_taken_back_ends_the_connection),
 		cmocka_unit_test(who_hangs_up_is_heard),
+		cmocka_unit_test(a_mirror_is_known_before_it_is_sent_from),
+		cmocka_unit_test(what_fails_in_the_device_is_heard),
 		cmocka_unit_test(a_device_that_is_gone_is_not_used_again),
 		cmocka_unit_test(who_does_not_connect_is_given_up),
 		cmocka_unit_test(it_may_be_closed_at_any_time),

@@ -22,7 +22,7 @@
 #define PORT 7201u
 
 static struct fix {
-	struct loop_fd *fd;
+	struct loop_fd *fds[2]; /* what is watched */
 	uint64_t now_ms;
 	struct lend_pool pool;
 	struct lend *lend;
@@ -65,20 +65,32 @@ int loop_add(struct loop *l, struct loop_fd *f, uint32_t events)
 {
 	(void)l;
 	assert_int_equal(events, EPOLLIN);
-	fix.fd = f;
-	return 0;
+	for (size_t i = 0; i < array_count(fix.fds); i++) {
+		if (fix.fds[i])
+			continue;
+		fix.fds[i] = f;
+		return 0;
+	}
+	return -ENOSPC;
 }
 
 void loop_del(struct loop *l, struct loop_fd *f)
 {
 	(void)l;
-	assert_ptr_equal(fix.fd, f);
-	fix.fd = NULL;
+	for (size_t i = 0; i < array_count(fix.fds); i++) {
+		if (fix.fds[i] != f)
+			continue;
+		fix.fds[i] = NULL;
+		return;
+	}
+	fail();
 }
 
 static void turn(void)
 {
-	fix.fd->fn(fix.fd, EPOLLIN);
+	for (size_t i = 0; i < array_count(fix.fds); i++)
+		if (fix.fds[i])
+			fix.fds[i]->fn(fix.fds[i], EPOLLIN);
 }
 
 static int begin(void)
@@ -381,6 +393,37 @@ static void without_the_device_nothing_is_granted(void **state)
 	end();
 }
 
+/* A queue pair that has failed is ended, so that its writer hears of it; with
+ * the device everything is. */
+static void what_fails_in_the_device_is_heard(void **state)
+{
+	const struct lend_region *r;
+	uint64_t tok;
+	int x;
+
+	(void)state;
+	fake_verbs_reset();
+	assert_int_equal(begin(), 0);
+	x = writer(1, &r);
+	fake_verbs_async(IBV_EVENT_PORT_ERR);
+	turn();
+	assert_int_equal(fake_verbs_dialled(x), DIAL_UP);
+	fake_verbs_async(IBV_EVENT_QP_FATAL);
+	turn();
+	assert_int_equal(fake_verbs_dialled(x), DIAL_GONE);
+	assert_int_equal(token(1, &tok), 0);
+	x = dial(tok);
+	assert_int_equal(put(x, r, 100), IBV_WC_SUCCESS);
+	fake_verbs_async(IBV_EVENT_DEVICE_FATAL);
+	turn();
+	assert_int_equal(fake_verbs_dialled(x), DIAL_GONE);
+	assert_false(lverbs_there(fix.v));
+	assert_int_equal(lverbs_stats(fix.v)->events, 3);
+	assert_int_equal(lverbs_stats(fix.v)->device, 0);
+	assert_int_equal(fake_verbs_count().async_events, 0);
+	end();
+}
+
 /* A key that does not end is of no use to anybody: no queue pair of its domain
  * is left, nor made. */
 static void a_key_that_does_not_end_reaches_nothing(void **state)
@@ -459,6 +502,7 @@ int main(void)
 		cmocka_unit_test(a_new_connection_ends_the_old),
 		cmocka_unit_test(what_is_freed_cannot_be_written),
 		cmocka_unit_test(without_the_device_nothing_is_granted),
+		cmocka_unit_test(what_fails_in_the_device_is_heard),
 		cmocka_unit_test(a_key_that_does_not_end_reaches_nothing),
 		cmocka_unit_test(each_call_fails_once),
 	};
