@@ -30,7 +30,45 @@ static void on_purge(void *arg, uint64_t ino)
 		mini_blockd_purge(d->b[i], ino);
 }
 
+static uint64_t on_end(void *arg, uint64_t ino, uint64_t *units)
+{
+	struct dfix *d = arg;
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		end = u64_max(end, mini_blockd_end(d->b[i], ino, units));
+	return end;
+}
+
 /* ---- fixture ---- */
+
+static void logds_new(struct dfix *d, const struct dfix_options *o)
+{
+	static const char *const domains[DFIX_LOGDS_MAX] = { "a", "b", "c", "d",
+							     "e" };
+
+	assert_true(o->logd_count <= DFIX_LOGDS_MAX);
+	d->logd_count = o->logd_count;
+	for (uint32_t i = 0; i < d->logd_count; i++) {
+		struct mini_logd *l = mini_logd_new(i + 1, CLUSTER_ID,
+						    o->logd_bytes ?
+						    o->logd_bytes : 4u << 20);
+
+		d->l[i] = l;
+		mini_metad_logd(d->f.m, &(struct mini_metad_logd){
+			.id = i + 1, .boot_id = mini_logd_boot_id(l),
+			.port = mini_logd_port(l), .domain = domains[i],
+			.free_bytes = mini_logd_free_bytes(l), .there = true });
+	}
+}
+
+struct core *dfix_core_new(struct dfix *d)
+{
+	struct core *c;
+
+	assert_int_equal(core_new(&d->co, &c), 0);
+	return c;
+}
 
 struct dfix *dfix_new(const struct dfix_options *o)
 {
@@ -43,6 +81,8 @@ struct dfix *dfix_new(const struct dfix_options *o)
 	assert_non_null(d);
 	o = o ? o : &none;
 	mo.arg = d;
+	/* Recovery of logs needs them. */
+	mo.end = o->logd_count ? on_end : NULL;
 	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++) {
 		assert_int_equal(mini_blockd_new(i + 1, CLUSTER_ID, &d->b[i]),
 				 0);
@@ -50,7 +90,8 @@ struct dfix *dfix_new(const struct dfix_options *o)
 	}
 	assert_int_equal(mini_metad_new(&mo, &d->f.m), 0);
 	assert_int_equal(mini_metad_cluster_id(d->f.m), CLUSTER_ID);
-	struct core_options co = {
+	logds_new(d, o);
+	d->co = (struct core_options){
 		.conf = mini_metad_conf(d->f.m),
 		.host = "here",
 		.mountpoint = "/mnt/test",
@@ -60,7 +101,7 @@ struct dfix *dfix_new(const struct dfix_options *o)
 		.flush_age_ms = o->flush_age_ms ? o->flush_age_ms : 60000,
 		.timeout_ms = o->timeout_ms,
 	};
-	assert_int_equal(core_new(&co, &d->f.c), 0);
+	d->f.c = dfix_core_new(d);
 	assert_int_equal(core_start(d->f.c, WAIT_MS), 0);
 	return d;
 }
@@ -72,6 +113,10 @@ static void dfix_free(struct dfix *d)
 	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++) {
 		assert_int_equal(mini_blockd_violations(d->b[i]), 0);
 		mini_blockd_free(d->b[i]);
+	}
+	for (uint32_t i = 0; i < d->logd_count; i++) {
+		assert_int_equal(mini_logd_violations(d->l[i]), 0);
+		mini_logd_free(d->l[i]);
 	}
 	free(d);
 }

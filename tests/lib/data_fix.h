@@ -6,13 +6,18 @@
 
 #include "tests/lib/core_fix.h"
 #include "tests/lib/mini_blockd.h"
+#include "tests/lib/mini_logd.h"
 
 #define DFIX_BLOCKDS 3u
+#define DFIX_LOGDS_MAX 5u
 #define DBLOCK (1u << BLOCK_LOG2_DEFAULT)
 
 struct dfix {
 	struct fix f; /* metad and core, for core_fix.h */
 	struct mini_blockd *b[DFIX_BLOCKDS];
+	struct mini_logd *l[DFIX_LOGDS_MAX]; /* ids from 1 */
+	uint32_t logd_count;
+	struct core_options co;
 };
 
 struct dfix_options {
@@ -20,6 +25,8 @@ struct dfix_options {
 	uint64_t flush_age_ms; /* 0: a minute: never by itself */
 	uint64_t timeout_ms;
 	uint64_t prefetch_bytes_max; /* 0: 8 MiB */
+	uint32_t logd_count;
+	uint64_t logd_bytes; /* 0: 4 MiB */
 };
 
 struct dfix *dfix_new(const struct dfix_options *o); /* NULL: defaults */
@@ -27,6 +34,9 @@ struct dfix *dfix_new(const struct dfix_options *o); /* NULL: defaults */
 void dfix_stop(struct dfix *d);
 /* Without: as kill -9 of the client would. */
 void dfix_kill(struct dfix *d);
+
+/* Another mount at the same place, not started: for core_start(). */
+struct core *dfix_core_new(struct dfix *d);
 
 struct core_file *d_create(struct dfix *d, const char *name);
 void d_close(struct dfix *d, struct core_file *file);

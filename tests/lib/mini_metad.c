@@ -4,6 +4,7 @@
 #include "common/crc32c.h"
 #include "common/status.h"
 #include "common/wire_blk.h"
+#include "metad/log_pick.h"
 
 #include <time.h>
 
@@ -448,6 +449,22 @@ static void resent_check(struct mini_metad *m, const struct mini_conn *c,
 	m->seen.seq = u64_max(m->seen.seq, h.seq);
 }
 
+/* Of the logs' registry: answered when it is durable. */
+static bool is_log_change(uint16_t op)
+{
+	return op == WIRE_OP_META_LOG_SET || op == WIRE_OP_META_LOG_RAISE ||
+	       op == WIRE_OP_META_LOG_DROP;
+}
+
+/* Does the test want it refused? */
+static int fails(struct mini_metad *m, uint16_t op)
+{
+	if (m->fail_count <= 0 || m->fail_op != op)
+		return 0;
+	m->fail_count--;
+	return m->fail_err;
+}
+
 static void run_sm(struct mini_metad *m, struct mini_conn *c,
 		   const struct frame *f)
 {
@@ -455,6 +472,8 @@ static void run_sm(struct mini_metad *m, struct mini_conn *c,
 	struct sm_reply r;
 	int err = sm_validate(op, f->body, f->h.body_len);
 
+	if (!err && sm_is_query(op))
+		err = fails(m, op);
 	if (err) {
 		reply(m, c->id, &f->h, err, NULL, 0);
 		return;
@@ -466,9 +485,9 @@ static void run_sm(struct mini_metad *m, struct mini_conn *c,
 		return;
 	}
 	resent_check(m, c, f);
-	if (m->fail_count > 0 && m->fail_op == op) {
-		m->fail_count--;
-		reply(m, c->id, &f->h, m->fail_err, NULL, 0);
+	err = fails(m, op);
+	if (err) {
+		reply(m, c->id, &f->h, err, NULL, 0);
 		return;
 	}
 	mm_apply(m, op, c->session, f->body, f->h.body_len, &r);
@@ -483,9 +502,76 @@ static void run_sm(struct mini_metad *m, struct mini_conn *c,
 		mm_commit(m);
 		return;
 	}
+	if (r.status == 0 && m->hold && is_log_change(op)) {
+		held_add(&m->waiting, held_new(c->id, &f->h, r.body,
+					       r.body_len));
+		return;
+	}
 	if (!m->hold)
 		m->durable = sm_pos(m->sm);
 	reply(m, c->id, &f->h, r.status, r.body, r.body_len);
+}
+
+/* ---- who could lend memory ---- */
+
+static bool is_named(struct wire_str list, const struct mini_metad_logd *l)
+{
+	struct meta_log_peer p;
+	struct wire_in in;
+
+	wire_in_init(&in, list.p, list.len);
+	while (in.len > 0) {
+		meta_log_peer_decode(&in, &p);
+		if (p.id == l->id && p.boot_id == l->boot_id)
+			return true;
+	}
+	return false;
+}
+
+/* As metad/log_peers.c. */
+static void run_log_peers(struct mini_metad *m, struct mini_conn *c,
+			  const struct frame *f)
+{
+	struct log_candidate list[MINI_METAD_LOGD_MAX];
+	const char *used[MINI_METAD_LOGD_MAX];
+	uint8_t peers[MINI_METAD_LOGD_MAX * 12], buf[sizeof(peers) + 16];
+	struct meta_log_peers_reply r = { .peers = { peers, 0 } };
+	size_t count = 0, used_count = 0;
+	struct meta_log_peers q = { .count_max = 0 };
+	struct wire_out o;
+	bool shared;
+	int err = fails(m, f->h.opcode);
+
+	if (!err)
+		err = meta_log_peers_parse(f->body, f->h.body_len, &q);
+	for (uint32_t i = 0; !err && i < m->logd_count; i++) {
+		const struct mini_metad_logd *l = &m->logds[i];
+
+		if (!l->there)
+			continue;
+		if (is_named(q.without, l))
+			used[used_count++] = l->domain;
+		else if (l->free_bytes >= q.bytes)
+			list[count++] = (struct log_candidate){
+				l->id, l->boot_id, l->free_bytes, l->domain,
+			};
+	}
+	if (err) {
+		reply(m, c->id, &f->h, err, NULL, 0);
+		return;
+	}
+	m->executed[f->h.opcode]++;
+	count = log_pick(list, count, used, used_count, q.count_max, &shared);
+	wire_out_init(&o, peers, sizeof(peers));
+	for (size_t i = 0; i < count; i++)
+		meta_log_peer_encode(&o, &(struct meta_log_peer){
+						 list[i].id, list[i].boot_id });
+	r.peers.len = (uint32_t)o.len;
+	r.count = (uint32_t)count;
+	r.shared = shared;
+	wire_out_init(&o, buf, sizeof(buf));
+	meta_log_peers_reply_encode(&o, &r);
+	reply(m, c->id, &f->h, 0, buf, (uint32_t)o.len);
 }
 
 static void run_hello(struct mini_metad *m, struct mini_conn *c,
@@ -516,7 +602,7 @@ static void run_hello(struct mini_metad *m, struct mini_conn *c,
 
 static bool is_client_command(uint16_t op)
 {
-	return op >= WIRE_OP_META_CREATE && op <= WIRE_OP_META_CUT;
+	return op >= WIRE_OP_META_CREATE && op <= WIRE_OP_META_LOG_DROP;
 }
 
 static void request(struct mini_metad *m, struct mini_conn *c,
@@ -539,6 +625,8 @@ static void request(struct mini_metad *m, struct mini_conn *c,
 	}
 	if (op == WIRE_OP_META_SYNC)
 		run_sync(m, c, f);
+	else if (op == WIRE_OP_META_LOG_PEERS)
+		run_log_peers(m, c, f);
 	else if (sm_is_query(op) || is_client_command(op))
 		run_sm(m, c, f);
 	else

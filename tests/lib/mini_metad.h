@@ -13,6 +13,7 @@
 #include "metad/sm.h"
 
 #define MINI_METAD_BLOCKD_MAX 8
+#define MINI_METAD_LOGD_MAX 8
 
 struct mini_metad;
 
@@ -62,12 +63,27 @@ void mini_metad_hold_replies(struct mini_metad *m, uint16_t op, bool hold);
 /* The same of keepalives, besides. */
 void mini_metad_hold_keepalives(struct mini_metad *m, bool hold);
 bool mini_metad_keepalive_held(struct mini_metad *m);
-/* The next @count commands of @op are answered with @err, not executed. */
+/* The next @count requests of @op, of the state machine or META_LOG_PEERS, are
+ * answered with @err, not executed. */
 void mini_metad_fail(struct mini_metad *m, uint16_t op, int err, int count);
 /* Makes every session dead, as a takeover does: they get -ESTALE. */
 void mini_metad_fence(struct mini_metad *m);
 /* A new epoch of the map. */
 void mini_metad_bump_epoch(struct mini_metad *m);
+
+/* A log daemon as the last heartbeat told: in the map from then on. */
+struct mini_metad_logd {
+	uint32_t id;
+	uint64_t boot_id;
+	uint16_t port;
+	const char *domain; /* failure domain; lives as long as @m */
+	uint64_t free_bytes;
+	bool there; /* offered to logs */
+};
+void mini_metad_logd(struct mini_metad *m, const struct mini_metad_logd *l);
+/* The registry's entry of a file; false: there is none. */
+bool mini_metad_log_find(struct mini_metad *m, uint64_t ino,
+			 struct sm_log *ret);
 
 /* Requests of @op executed so far (replays answered from kept replies are not
  * counted); received counts every frame. */

@@ -47,6 +47,8 @@ struct mini_metad {
 	bool hold_replies, hold_keepalives;
 	uint64_t executed[256], received[256];
 	uint32_t purges;
+	struct mini_metad_logd logds[MINI_METAD_LOGD_MAX];
+	uint32_t logd_count;
 	char status[16384];
 	struct conf conf;
 	struct conf_daemon metad, blockds[MINI_METAD_BLOCKD_MAX];

@@ -164,6 +164,55 @@ void mini_metad_bump_epoch(struct mini_metad *m)
 	mini_serve_unlock(&m->s);
 }
 
+/* ---- log daemons ---- */
+
+static void logd_record(struct mini_metad *m, const struct mini_metad_logd *l)
+{
+	struct sm_logd_set q = {
+		.id = l->id,
+		.boot_id = l->boot_id,
+		.addr = { "127.0.0.1", 9 },
+		.port = l->port,
+		.domain = { l->domain, (uint32_t)strlen(l->domain) },
+	};
+	uint8_t buf[256];
+	struct wire_out o;
+	struct sm_reply r;
+
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_logd_set_encode(&o, &q);
+	must(!o.overflow);
+	mm_apply(m, WIRE_OP_SM_LOGD_SET, 0, buf, o.len, &r);
+	must(r.status == 0);
+	m->durable = m->hold ? m->durable : sm_pos(m->sm);
+}
+
+void mini_metad_logd(struct mini_metad *m, const struct mini_metad_logd *l)
+{
+	uint32_t i = 0;
+
+	mini_serve_lock(&m->s);
+	while (i < m->logd_count && m->logds[i].id != l->id)
+		i++;
+	must(i < MINI_METAD_LOGD_MAX);
+	if (i == m->logd_count || m->logds[i].boot_id != l->boot_id)
+		logd_record(m, l);
+	m->logd_count += i == m->logd_count;
+	m->logds[i] = *l;
+	mini_serve_unlock(&m->s);
+}
+
+bool mini_metad_log_find(struct mini_metad *m, uint64_t ino,
+			 struct sm_log *ret)
+{
+	bool found;
+
+	mini_serve_lock(&m->s);
+	found = sm_log_find(m->sm, ino, ret);
+	mini_serve_unlock(&m->s);
+	return found;
+}
+
 /* ---- looking ---- */
 
 uint64_t mini_metad_executed(struct mini_metad *m, uint16_t op)
