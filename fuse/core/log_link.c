@@ -501,6 +501,8 @@ void log_link_lost(struct log_file *lf, uint32_t peer, bool again,
 
 void log_step(struct log_file *lf)
 {
+	if (lf->c->freeing)
+		return; /* its peers end, one after the other */
 	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
 		struct log_link *l = &lf->links[i];
 		uint32_t below;

@@ -429,6 +429,7 @@ static void log_tick(struct rpc_timer *t)
 		if (lf->state == LOG_ACTIVE)
 			tick_file(lf, now_ms);
 	}
+	any = any && !c->freeing;
 	for (uint32_t i = 0; any && i < l->dev_count; i++)
 		if (now_ms - l->devs[i]->ping_sent_ms >= LOG_PING_MS)
 			log_dev_ping(l->devs[i]);
