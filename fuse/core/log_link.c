@@ -96,21 +96,19 @@ static void fence_tell(struct core_deferred *d)
 }
 
 /* A peer says that somebody else owns the log, or that our session is dead:
- * metad knows which. Nothing more is acknowledged. */
+ * metad knows which. Nothing more is acknowledged. What was is for a recovery,
+ * by the next mount; or the file is emptied. */
 static void log_fenced(struct log_file *lf)
 {
 	struct core *c = lf->c;
 
-	if (lf->fenced)
-		return;
 	lf->fenced = true;
-	log_writer_seal(&lf->w);
 	diag_err("log", "event=fenced ino=%llu epoch=%llu",
 		 (unsigned long long)lf->in->ino,
 		 (unsigned long long)lf->epoch);
 	lf->in->bad = true;
-	log_settle(lf, UINT64_MAX, -EIO);
-	log_wake(lf);
+	lf->in->log_lost = lf->epoch;
+	log_end(lf);
 	if (c->log->fence_told)
 		return;
 	c->log->fence_told = true;
