@@ -292,6 +292,8 @@ int log_way(struct core *c, struct core_inode *in, uint32_t len)
 	}
 	if (lf->fenced)
 		return -EIO;
+	if (lf->giving_up && lf->destage_err)
+		return lf->destage_err; /* neither peers nor blocks */
 	if (lf->state != LOG_ACTIVE || lf->held || lf->giving_up)
 		return LOG_WAY_WAIT;
 	/* Only where that gives memory back: a region always stays. */

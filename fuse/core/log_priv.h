@@ -138,6 +138,8 @@ struct log_file {
 	bool destaging, destage_again;
 	uint64_t destaged_seq; /* durable in the blocks up to here */
 	uint64_t destaged_ms; /* the last one began */
+	int destage_err; /* it failed, */
+	uint64_t destage_retry_ms; /* and is not tried again before this */
 	/* No majority can be had: writers wait till all is in the blocks and
 	 * metad knows that this log is not needed. */
 	bool giving_up;

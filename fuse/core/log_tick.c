@@ -23,6 +23,27 @@ static void log_trim(struct log_file *lf)
 		log_region_drop(lf, base);
 }
 
+/* It is tried again, unless the mount ends: then what the peers have is for the
+ * next one to recover. Writers that have no other way are told. */
+static void destage_failed(struct log_file *lf, int err)
+{
+	diag_warn("log", "event=destage_failed ino=%llu error=\"%s\"",
+		  (unsigned long long)lf->in->ino, strerror(-err));
+	lf->destage_retry_ms = core_now_ms() + LOG_RETRY_MS;
+	log_order_step(lf, err);
+	if (err == -ENOMEM) {
+		log_wake(lf);
+	} else if (lf->c->log->stopping) {
+		lf->fenced = true;
+		log_end(lf);
+	} else {
+		lf->destage_err = err;
+		if (lf->giving_up)
+			log_settle(lf, UINT64_MAX, err);
+		log_wake(lf);
+	}
+}
+
 static void destaged(void *arg, int err)
 {
 	struct destage *d = arg;
@@ -33,6 +54,7 @@ static void destaged(void *arg, int err)
 	lf->destaging = false;
 	if (lf->state == LOG_ACTIVE && !err) {
 		lf->covers = true;
+		lf->destage_err = 0;
 		lf->destaged_seq = d->seq;
 		log_trim(lf);
 		log_step(lf);
@@ -42,11 +64,7 @@ static void destaged(void *arg, int err)
 			log_destage(lf);
 		drop_maybe(lf);
 	} else if (lf->state == LOG_ACTIVE) {
-		/* Tried again with the next tick. */
-		diag_warn("log", "event=destage_failed ino=%llu error=\"%s\"",
-			  (unsigned long long)lf->in->ino, strerror(-err));
-		log_order_step(lf, err);
-		log_wake(lf);
+		destage_failed(lf, err);
 	}
 	log_put(lf);
 	core_unlock(c);
@@ -210,10 +228,10 @@ static void tick_end(struct log_file *lf, uint64_t now_ms)
 	}
 	if (!log_is_over(lf, now_ms) && !lf->giving_up)
 		return;
-	if (!log_destaged(lf))
-		log_destage(lf);
-	else
+	if (log_destaged(lf))
 		drop_maybe(lf);
+	else if (now_ms >= lf->destage_retry_ms)
+		log_destage(lf);
 }
 
 /* ---- replacing ---- */
@@ -407,7 +425,7 @@ static void tick_file(struct log_file *lf, uint64_t now_ms)
 	if (lf->state == LOG_ACTIVE)
 		tick_end(lf, now_ms);
 	if (lf->state == LOG_ACTIVE && lf->ordered && !lf->destaging &&
-	    !log_destaged(lf) &&
+	    !log_destaged(lf) && now_ms >= lf->destage_retry_ms &&
 	    now_ms - lf->destaged_ms >= c->opt.flush_age_ms)
 		log_destage(lf);
 }
