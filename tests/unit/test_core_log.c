@@ -592,17 +592,26 @@ static void test_a_lost_answer_about_a_region_is_asked_for_again(void **state)
 	lm_stop(m);
 }
 
-/* What is answered while the mount ends begins nothing anew. */
-static void test_a_mount_ends_while_a_region_is_asked_for(void **state)
+/* What is answered while the mount ends begins nothing anew, least of all with
+ * a peer whose end has come. */
+static void test_a_mount_ends_while_its_peers_are_asked(void **state)
 {
 	struct lmount *m = lm_new(NULL, NULL);
-	struct core_file *f;
+	struct core_file *f = lm_create(m, "f");
+	struct fix_call *k;
 
 	(void)state;
-	mini_logd_hold(m->d->l[2], WIRE_OP_LOG_ALLOC, true);
-	f = lm_create(m, "f");
 	assert_int_equal(lm_write(m, f, 0, LEN, 1), 0);
-	wait_until(mini_logd_held(m->d->l[2]) == 1);
+	wait_until(lm_have(m, core_file_ino(f), 1) == 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		mini_logd_hold(m->d->l[i], WIRE_OP_LOG_ALLOC, true);
+		mini_logd_hold_replies(m->d->l[i], WIRE_OP_LOG_WRITE, true);
+	}
+	k = lm_write_start(m, f, LEN, 40000, 2);
+	for (uint32_t i = 0; i < 3; i++)
+		wait_until(mini_logd_held(m->d->l[i]) == 2);
+	lm_kill(m);
+	assert_int_not_equal(fix_call_end(k, NULL), 0);
 	lm_free(m);
 }
 
@@ -769,7 +778,7 @@ int main(void)
 		cmocka_unit_test(test_records_go_again_over_a_new_connection),
 		cmocka_unit_test(
 			test_a_lost_answer_about_a_region_is_asked_for_again),
-		cmocka_unit_test(test_a_mount_ends_while_a_region_is_asked_for),
+		cmocka_unit_test(test_a_mount_ends_while_its_peers_are_asked),
 		cmocka_unit_test(
 			test_nothing_is_acknowledged_once_a_peer_says_stale),
 		cmocka_unit_test(test_a_mount_with_a_stale_log_stops),
