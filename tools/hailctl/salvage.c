@@ -101,6 +101,7 @@ static const char *state_word(const struct salvage_log *g)
 	case LOG_CHOICE_LOST:
 		return "lost";
 	case LOG_CHOICE_WAIT:
+	case LOG_CHOICE_TORN:
 		return "unsure";
 	case LOG_CHOICE_PEER:
 	case LOG_CHOICE_STAGE:

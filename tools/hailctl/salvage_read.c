@@ -110,7 +110,8 @@ static int peer_take(struct link *l, const struct salvage_log *g,
 	rv = wire_in_end(&in);
 	if (rv == 0)
 		rv = log_answer_take(&p->answer, &what, &lr, &fr);
-	if (rv == 0 && lr.boot_id == p->id.boot_id && fr.held == LOG_HELD)
+	if (rv == 0 && lr.boot_id == p->id.boot_id &&
+	    (fr.held == LOG_HELD || fr.held == LOG_HELD_TORN))
 		rv = read_regions(l, g, p, &fr);
 	return rv;
 }
