@@ -114,7 +114,7 @@ struct core_inode {
 	bool emptied;
 	struct log_file *log; /* of a log file that is written; NULL */
 	uint64_t log_retry_ms; /* no log before this */
-	bool log_refused; /* and no writing, either */
+	int log_refused; /* and no writing, either: -errno; 0 */
 	uint64_t log_lost; /* epoch of one that could not be recovered; 0 */
 	struct pf_entry *pf; /* blocks read ahead (prefetch.c) */
 	/* sequential read detection is per handle: struct core_file */

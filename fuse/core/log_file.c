@@ -282,7 +282,7 @@ int log_way(struct core *c, struct core_inode *in, uint32_t len)
 	if (!lf && !(in->attr.flags & META_ATTR_LOG))
 		return LOG_WAY_BLOCKS;
 	if (!lf && in->log_refused && core_now_ms() < in->log_retry_ms)
-		return -EIO;
+		return in->log_refused;
 	if (!lf && (core_now_ms() < in->log_retry_ms || in->orphan ||
 		    c->log->stopping || c->log->recovering))
 		return LOG_WAY_BLOCKS;

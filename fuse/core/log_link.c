@@ -203,8 +203,9 @@ static void alloc_done(struct rpc_call *call, int status,
 			link_tcp(lf, k->peer, "its memory is not for it");
 		else if (status)
 			answer_bad(k, status);
+		lf->starved = status == -ENOSPC;
 		if (status == -ENOSPC)
-			log_destage(lf);
+			log_hurry(c);
 		if (status != -EAGAIN && status != -ENOSPC)
 			log_step(lf);
 	}

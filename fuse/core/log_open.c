@@ -52,8 +52,7 @@ static void log_opened(struct log_file *lf)
 	log_step(lf);
 }
 
-/* Memory may be what lacks: those that nobody writes any more go at once. */
-static void log_hurry(struct core *c)
+void log_hurry(struct core *c)
 {
 	struct dlist *n, *save;
 
@@ -61,7 +60,9 @@ static void log_hurry(struct core *c)
 		struct log_file *lf = dlist_entry(n, struct log_file, node);
 
 		if (lf->in->write_open_count == 0)
-			lf->closed_ms = 1;
+			lf->closed_ms = LOG_HURRY_MS;
+		if (lf->w.region_count > 1 && lf->destaged_seq < lf->w.seq)
+			log_destage(lf);
 	}
 }
 
@@ -71,7 +72,9 @@ static void log_fall_back(struct log_file *lf, int err)
 {
 	struct core *c = lf->c;
 
-	lf->in->log_refused = lf->opts.fallback == LOG_FALLBACK_REFUSE;
+	lf->in->log_refused = 0;
+	if (lf->opts.fallback == LOG_FALLBACK_REFUSE)
+		lf->in->log_refused = err == -ENOSPC ? -ENOSPC : -EIO;
 	log_hurry(c);
 	if (!c->log->fallback_told)
 		diag_warn("log", "event=fallback ino=%llu error=\"%s\"",
@@ -204,6 +207,53 @@ int log_ids_take(const uint8_t *body, uint32_t len, uint32_t max,
 	return 0;
 }
 
+static int log_ask_opts(struct log_file *lf);
+static void any_done(struct meta_call *mc, int err, const uint8_t *body,
+		     uint32_t len);
+
+/* Too few can lend a region. Where that shall be an error it is to be known
+ * which, and memory that logs have and need no more is waited for. */
+static int too_few(struct log_file *lf)
+{
+	if (lf->opts.fallback != LOG_FALLBACK_REFUSE)
+		return -EHOSTUNREACH;
+	return log_ask_peers(lf, lf->opts.peers, 0, NULL, 0, any_done);
+}
+
+/* Those that are there, with memory or without. */
+static void any_done(struct meta_call *mc, int err, const uint8_t *body,
+		     uint32_t len)
+{
+	struct log_file *lf = mc->arg;
+	struct core *c = mc->c;
+
+	core_lock(c);
+	if (!err)
+		err = log_ids_take(body, len, lf->opts.peers, lf->ids,
+				   &lf->id_count);
+	if (!err)
+		err = lf->id_count < lf->opts.peers ? -EHOSTUNREACH : -ENOSPC;
+	if (lf->state == LOG_OPENING && err == -ENOSPC && !lf->waited) {
+		lf->waited = true;
+		lf->retry_ms = core_now_ms() + LOG_RETRY_MS;
+		log_hurry(c);
+		log_tick_want(c);
+	} else if (lf->state == LOG_OPENING) {
+		log_fall_back(lf, err);
+	}
+	log_put(lf);
+	core_unlock(c);
+}
+
+void log_open_again(struct log_file *lf)
+{
+	int err = log_ask_opts(lf);
+
+	lf->retry_ms = 0;
+	if (err)
+		log_fall_back(lf, err);
+}
+
 static void peers_done(struct meta_call *mc, int err, const uint8_t *body,
 		       uint32_t len)
 {
@@ -215,17 +265,16 @@ static void peers_done(struct meta_call *mc, int err, const uint8_t *body,
 		err = log_ids_take(body, len, lf->opts.peers, lf->ids,
 				   &lf->id_count);
 	/* A log that began with fewer would not survive what it promises. */
-	if (!err && lf->id_count < lf->opts.peers)
-		err = -EHOSTUNREACH;
 	if (lf->state == LOG_OPENING && !err)
-		err = log_set_first(lf);
+		err = lf->id_count < lf->opts.peers ? too_few(lf) :
+						      log_set_first(lf);
 	if (lf->state == LOG_OPENING && err)
 		log_fall_back(lf, err);
 	log_put(lf);
 	core_unlock(c);
 }
 
-int log_ask_peers(struct log_file *lf, uint32_t count,
+int log_ask_peers(struct log_file *lf, uint32_t count, uint64_t bytes,
 		  const struct log_writer_peer_id *without, uint32_t have,
 		  void (*done)(struct meta_call *mc, int err,
 			       const uint8_t *body, uint32_t len))
@@ -233,7 +282,7 @@ int log_ask_peers(struct log_file *lf, uint32_t count,
 	uint8_t peers[12 * LOG_WRITER_PEER_MAX];
 	struct meta_log_peers q = {
 		.count_max = count,
-		.bytes = (uint64_t)1 << lf->opts.region_log2,
+		.bytes = bytes,
 	};
 	struct meta_call *mc;
 	struct wire_out o;
@@ -265,7 +314,8 @@ static void opts_done(struct meta_call *mc, int err, const uint8_t *body,
 	if (!err)
 		err = log_opts_take(body, len, &lf->opts);
 	if (lf->state == LOG_OPENING && !err)
-		err = log_ask_peers(lf, lf->opts.peers, away,
+		err = log_ask_peers(lf, lf->opts.peers,
+				    (uint64_t)1 << lf->opts.region_log2, away,
 				    log_devs_away(c, away), peers_done);
 	if (lf->state == LOG_OPENING && err)
 		log_fall_back(lf, err);
@@ -328,6 +378,8 @@ int log_open(struct core *c, struct core_inode *in)
 	dlist_add(&c->log->files, &lf->node);
 	in->log = lf;
 	inode_pin(in);
+	if (c->log->mirror_bytes > c->opt.wb_bytes_max / LOG_DESTAGE_SHARE)
+		log_hurry(c);
 	log_order_release(c, in);
 	return 0;
 }

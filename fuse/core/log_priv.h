@@ -40,6 +40,8 @@
 #define LOG_RECOVER_MS 30000u
 /* A closed file's log ends after this: it may soon be opened again. */
 #define LOG_LINGER_MS 500u
+/* As the time when it was closed: its memory is wanted. */
+#define LOG_HURRY_MS 1u
 /* Without peers: ordinary writes for so long, then they are asked for anew. */
 #define LOG_FALLBACK_MS 2000u
 /* A majority that is not there is waited for so long. */
@@ -145,6 +147,7 @@ struct log_file {
 	bool giving_up;
 	uint64_t stalled_ms; /* writers wait, nothing is committed since; 0 */
 	uint64_t stalled_at; /* committed then */
+	bool starved; /* the last peer asked had no memory */
 	uint64_t closed_ms; /* nobody has it open for writing since; 0 */
 	/* replacing a peer */
 	bool peers_busy; /* candidates are asked for */
@@ -155,6 +158,7 @@ struct log_file {
 	struct log_opts opts; /* of its directory */
 	struct log_writer_peer_id ids[LOG_PEER_COUNT_MAX];
 	uint32_t id_count;
+	bool waited; /* for memory of others, until retry_ms */
 	uint64_t epoch;
 	uint32_t version;
 	struct core_waiter durable;
@@ -243,6 +247,11 @@ void log_unheld(struct core *c, struct core_inode *in);
 /* Those who wait for records up to @seq are told. */
 void log_settle(struct log_file *lf, uint64_t seq, int err);
 void log_wake(struct log_file *lf);
+/* Memory lacks: logs that nobody writes any more go at once, others give back
+ * what they can. */
+void log_hurry(struct core *c);
+/* What opening it waited for may be there. */
+void log_open_again(struct log_file *lf);
 /* A region's mirror is not needed any more; posts may still send from it. */
 void log_region_drop(struct log_file *lf, uint8_t *base);
 void log_get(struct log_file *lf);
@@ -274,8 +283,9 @@ bool log_peers_shared(struct core *c, const struct log_writer_peer_id *ids,
 		      uint32_t count);
 /* Are block writes held behind such a log? */
 bool log_is_ordered(const struct log_opts *o, bool shared);
-/* META_LOG_PEERS, answered to @done with arg @lf, which has a reference. */
-int log_ask_peers(struct log_file *lf, uint32_t count,
+/* META_LOG_PEERS, of those with @bytes free, answered to @done with arg @lf,
+ * which has a reference. */
+int log_ask_peers(struct log_file *lf, uint32_t count, uint64_t bytes,
 		  const struct log_writer_peer_id *without, uint32_t have,
 		  void (*done)(struct meta_call *mc, int err,
 			       const uint8_t *body, uint32_t len));

@@ -109,6 +109,10 @@ static void drop_durable(struct core_waiter *w, int err)
 	/* Without an answer it is not known: the peers ask metad. */
 	if (!err)
 		log_free_all(lf);
+	/* Another would fare no better now. */
+	if (lf->giving_up && lf->starved &&
+	    lf->opts.fallback == LOG_FALLBACK_BLOCKS)
+		lf->in->log_retry_ms = core_now_ms() + LOG_FALLBACK_MS;
 	lf->c->log->n.dropped++;
 	log_end(lf);
 }
@@ -195,8 +199,11 @@ static bool log_is_over(const struct log_file *lf, uint64_t now_ms)
 
 	if (lf->c->log->stopping || !(in->attr.flags & META_ATTR_LOG))
 		return true;
-	return in->write_open_count == 0 && lf->closed_ms &&
-	       now_ms - lf->closed_ms >= LOG_LINGER_MS;
+	if (in->write_open_count > 0 || !lf->closed_ms)
+		return false;
+	if (lf->opts.destage == LOG_DESTAGE_OFF)
+		return lf->closed_ms == LOG_HURRY_MS;
+	return now_ms - lf->closed_ms >= LOG_LINGER_MS;
 }
 
 /* Is everything in the blocks? */
@@ -382,7 +389,8 @@ static void tick_replace(struct log_file *lf, uint64_t now_ms)
 				lf->w.peers[i].id,
 				lf->w.peers[i].boot_id,
 			};
-	if (log_ask_peers(lf, 1, have, count, candidates_done) == 0)
+	if (log_ask_peers(lf, 1, (uint64_t)1 << lf->w.log2, have, count,
+			  candidates_done) == 0)
 		lf->peers_busy = true;
 }
 
@@ -392,8 +400,8 @@ static void tick_replace(struct log_file *lf, uint64_t now_ms)
  * recovery would put the log's older records over what is newer there. */
 static void tick_majority(struct log_file *lf, uint64_t now_ms)
 {
-	uint64_t limit = log_writer_majority(&lf->w) ? LOG_STALL_MS :
-						       LOG_MINORITY_MS;
+	uint64_t limit = log_writer_majority(&lf->w) && !lf->starved ?
+				 LOG_STALL_MS : LOG_MINORITY_MS;
 
 	if (!lf->waits || lf->w.committed != lf->stalled_at) {
 		lf->stalled_ms = 0;
@@ -446,6 +454,9 @@ static void log_tick(struct rpc_timer *t)
 		any = true;
 		if (lf->state == LOG_ACTIVE)
 			tick_file(lf, now_ms);
+		else if (lf->state == LOG_OPENING && lf->retry_ms &&
+			 now_ms >= lf->retry_ms)
+			log_open_again(lf);
 	}
 	any = any && !c->freeing;
 	for (uint32_t i = 0; any && i < l->dev_count; i++)
