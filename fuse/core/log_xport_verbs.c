@@ -7,7 +7,9 @@
  * One thread does all that may wait: the manager's events, making and
  * destroying. It also takes completions; it stays awake for a short time while
  * posts are on their way and pays for that, and else sleeps on the devices'
- * completion channels. Posts are made by whoever holds the core's lock.
+ * completion channels. Posts are made by whoever holds the core's lock, who
+ * looks once what is complete already: an adapter of software is done when it
+ * returns.
  *
  * Of a connection, state, lf and posts belong to the lock, the rest to the
  * thread. A closed one keeps its mirrors until its queue pair is gone. */
@@ -369,6 +371,22 @@ static void completed(struct log_verbs *v, const struct ibv_wc *wc)
 	post_forget(k);
 	if (lf->state == LOG_ACTIVE)
 		log_step(lf);
+}
+
+void log_verbs_look(struct log_file *lf)
+{
+	struct ibv_wc wc[WC_BATCH];
+
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
+		const struct log_conn *k = lf->links[i].conn;
+		int count;
+
+		if (!k || k->state != CONN_UP || k->posted == k->done)
+			continue;
+		count = ibv_poll_cq(k->dev->cq, WC_BATCH, wc);
+		for (int j = 0; j < count; j++)
+			completed(lf->c->log->verbs, &wc[j]);
+	}
 }
 
 /* Returns whether there was anything. */

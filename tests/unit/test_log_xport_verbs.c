@@ -403,6 +403,31 @@ static void who_hangs_up_is_heard(void **state)
 	}
 }
 
+/* Who has posted need not wait for the thread. */
+static void what_is_complete_is_taken_at_once(void **state)
+{
+	(void)state;
+	fake_verbs_reset();
+	setup();
+	core_lock(&s.c);
+	dial();
+	assert_true(await(&s.connected, 1));
+	log_verbs_look(s.lf);
+	assert_int_equal(s.posted, 0);
+	for (uint32_t i = 1; i <= 3; i++) {
+		append(); /* the thread is locked out */
+		log_verbs_look(s.lf);
+		assert_int_equal(s.posted, i);
+	}
+	fake_verbs_next_status(IBV_WC_REM_ACCESS_ERR);
+	append();
+	log_verbs_look(s.lf);
+	assert_int_equal(s.posted, 3);
+	assert_true(await(&s.lost, 1));
+	core_unlock(&s.c);
+	teardown();
+}
+
 /* A region's memory is made known without the lock, before a post wants it. */
 static void a_mirror_is_known_before_it_is_sent_from(void **state)
 {
@@ -577,6 +602,7 @@ int main(void)
 		cmocka_unit_test(a_bad_completion_ends_the_connection),
 		cmocka_unit_test(a_key_that_was_taken_back_ends_the_connection),
 		cmocka_unit_test(who_hangs_up_is_heard),
+		cmocka_unit_test(what_is_complete_is_taken_at_once),
 		cmocka_unit_test(a_mirror_is_known_before_it_is_sent_from),
 		cmocka_unit_test(what_fails_in_the_device_is_heard),
 		cmocka_unit_test(a_device_that_is_gone_is_not_used_again),
