@@ -33,19 +33,9 @@ pings 1 2
 pings "$VM_PEERS" 1
 
 # ---- latency ----
-bound() { ss -Hltn 'sport = 18515' | grep -q .; }
-ib_write_lat -d rxe2 -x 1 -s 128 -n 2000 -F >"$T/server" 2>&1 &
-server=$!
-within 20 bound || { cat "$T/server"; fail "ib_write_lat does not listen"; }
-timeout -k 1 60 ib_write_lat -d rxe1 -x 1 -s 128 -n 2000 -F 10.9.0.2 \
-	>"$T/lat" 2>&1 || { cat "$T/lat"; fail "ib_write_lat"; }
-wait $server || { cat "$T/server"; fail "ib_write_lat's server"; }
-# bytes, iterations, least, greatest, typical, mean, ...
-awk '$1 == 128 && $2 == 2000 && $6 > 0 {
-	print "# figure: ib_write_lat of 128 bytes: typical " $5 " us, mean " \
-		$6 " us"
-	found = 1
-} END { exit !found }' "$T/lat" || { cat "$T/lat"; fail "no figure"; }
+read -r typical mean < <(write_lat)
+[ -n "${mean:-}" ] || fail "no latency"
+echo "# figure: ib_write_lat of 128 bytes: typical $typical us, mean $mean us"
 
 # ---- a peer that goes away ----
 rdma link delete "rxe$VM_PEERS"
