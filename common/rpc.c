@@ -27,7 +27,7 @@ void rpc_net_wake(struct rpc_net *n, uint64_t due_ms)
 		return;
 }
 
-static void poke(struct rpc_net *n)
+void rpc_net_poke(struct rpc_net *n)
 {
 	atomic_store(&n->poked, true);
 	rpc_net_wake(n, 0);
@@ -95,6 +95,8 @@ static void run_pokes(struct rpc_net *n)
 			peer_end(p);
 		else if (atomic_exchange(&p->reset_wanted, false))
 			conn_reset(p);
+		else if (p->bad)
+			conn_lose(p, p->bad);
 	}
 }
 
@@ -115,8 +117,12 @@ static void run_readable(struct rpc_net *n)
 
 static bool spin_allowed(struct rpc_net *n)
 {
-	if (atomic_load(&n->spin_us) == 0 ||
-	    atomic_load_explicit(&n->in_flight, memory_order_relaxed) == 0)
+	uint64_t in_flight = atomic_load_explicit(&n->in_flight,
+						  memory_order_relaxed);
+
+	if (!atomic_load(&n->quiet))
+		in_flight += atomic_load(&n->helped_in_flight);
+	if (atomic_load(&n->spin_us) == 0 || in_flight == 0)
 		return false;
 	if (n->spin_credit > 0)
 		return true;
@@ -174,7 +180,7 @@ static int sleep_ms(struct rpc_net *n)
 	return (int)u64_min(due_ms - now_ms, 1u << 30);
 }
 
-static int wait_events(struct rpc_net *n, struct epoll_event *ev)
+static int wait_without_turn(struct rpc_net *n, struct epoll_event *ev)
 {
 	int event_count = 0, timeout_ms;
 
@@ -190,13 +196,26 @@ static int wait_events(struct rpc_net *n, struct epoll_event *ev)
 	return event_count;
 }
 
+static int wait_events(struct rpc_net *n, struct epoll_event *ev)
+{
+	int event_count;
+
+	help_loop_waits(n);
+	pthread_mutex_unlock(&n->turn);
+	event_count = wait_without_turn(n, ev);
+	pthread_mutex_lock(&n->turn);
+	return event_count;
+}
+
 static void handle_events(struct rpc_net *n, struct epoll_event *ev,
 			  int event_count)
 {
 	uint64_t drop;
 
 	for (int i = 0; i < event_count; i++) {
-		if (ev[i].data.ptr)
+		if (ev[i].data.ptr == n)
+			help_look(n);
+		else if (ev[i].data.ptr)
 			conn_event(ev[i].data.ptr, ev[i].events);
 		else if (read(n->wakefd, &drop, sizeof(drop)) < 0)
 			continue; /* somebody's wake-up was merged */
@@ -209,6 +228,7 @@ static void *loop(void *arg)
 	struct epoll_event ev[EVENTS_MAX];
 	uint64_t now_ms;
 
+	pthread_mutex_lock(&n->turn);
 	while (!atomic_load(&n->stopping)) {
 		now_ms = rpc_now_ms();
 		rpc_timers_run(n, now_ms);
@@ -219,6 +239,7 @@ static void *loop(void *arg)
 	}
 	while (n->peers)
 		peer_end(n->peers);
+	pthread_mutex_unlock(&n->turn);
 	return NULL;
 }
 
@@ -239,6 +260,7 @@ static uint32_t spin_default(void)
 static int net_open(struct rpc_net *n)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
+	int rv;
 
 	n->epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (n->epfd < 0)
@@ -248,6 +270,9 @@ static int net_open(struct rpc_net *n)
 		return -errno;
 	if (epoll_ctl(n->epfd, EPOLL_CTL_ADD, n->wakefd, &ev) < 0)
 		return -errno;
+	rv = help_open(n);
+	if (rv < 0)
+		return rv;
 	return -pthread_create(&n->thread, NULL, loop, n);
 }
 
@@ -255,8 +280,11 @@ static void net_destroy(struct rpc_net *n)
 {
 	if (n->wakefd >= 0)
 		close(n->wakefd);
+	if (n->help_epfd >= 0)
+		close(n->help_epfd);
 	if (n->epfd >= 0)
 		close(n->epfd);
+	pthread_mutex_destroy(&n->turn);
 	pthread_mutex_destroy(&n->lock);
 	free(n);
 }
@@ -268,7 +296,7 @@ int rpc_net_new(const struct rpc_identity *id, struct rpc_net **ret)
 
 	if (!n)
 		return -ENOMEM;
-	n->epfd = n->wakefd = -1;
+	n->epfd = n->wakefd = n->help_epfd = -1;
 	n->role = id->role;
 	n->peer_id = id->peer_id;
 	snprintf(n->name, sizeof(n->name), "%s", id->name ? id->name : "");
@@ -278,6 +306,7 @@ int rpc_net_new(const struct rpc_identity *id, struct rpc_net **ret)
 	atomic_store(&n->deadline_ms, RPC_FOREVER);
 	n->spin_credit = SPIN_CREDIT_MAX;
 	pthread_mutex_init(&n->lock, NULL);
+	pthread_mutex_init(&n->turn, NULL);
 	rv = net_open(n);
 	if (rv < 0) {
 		net_destroy(n);
@@ -335,6 +364,8 @@ void rpc_net_stats(const struct rpc_net *n, struct rpc_stats *ret)
 	ret->spins = atomic_load(&c->spins);
 	ret->spin_hits = atomic_load(&c->spin_hits);
 	ret->sleeps = atomic_load(&c->sleeps);
+	ret->helps = atomic_load(&c->helps);
+	ret->help_hits = atomic_load(&c->help_hits);
 }
 
 int rpc_peer_new(struct rpc_net *n, const char *addr, uint16_t port,
@@ -372,7 +403,7 @@ void rpc_peer_close(struct rpc_peer *p)
 
 	atomic_store(&p->closing, true);
 	/* @p may be gone from here on. */
-	poke(n);
+	rpc_net_poke(n);
 }
 
 bool rpc_peer_is_up(struct rpc_peer *p)
@@ -388,7 +419,7 @@ bool rpc_peer_is_up(struct rpc_peer *p)
 void rpc_peer_reset(struct rpc_peer *p)
 {
 	atomic_store(&p->reset_wanted, true);
-	poke(p->net);
+	rpc_net_poke(p->net);
 }
 
 /* ---- frames ---- */

@@ -36,8 +36,8 @@ struct rpc_frame {
  *   -ECONNRESET the connection broke after sending (only without
  *               RPC_F_RETRY)
  *   -ECANCELED  peer closed by us.
- * Runs on the net's thread with no lock held; exactly once; may call
- * rpc_send(). @call is the caller's again when it runs. */
+ * Runs on the net's thread (or within rpc_help()) with no lock held; exactly
+ * once; may call rpc_send(). @call is the caller's again when it runs. */
 typedef void (*rpc_cb)(struct rpc_call *call, int status,
 		       const struct rpc_frame *f);
 
@@ -120,6 +120,7 @@ struct rpc_stats {
 	uint64_t bytes_out, bytes_in;
 	uint64_t connects, losses, bad_frames;
 	uint64_t spins, spin_hits, sleeps;
+	uint64_t helps, help_hits; /* by callers; ended by the answers */
 };
 void rpc_net_stats(const struct rpc_net *n, struct rpc_stats *ret);
 
@@ -141,6 +142,19 @@ bool rpc_peer_is_up(struct rpc_peer *p);
 void rpc_peer_rest(struct rpc_peer *p, uint64_t ms);
 /* Drops the connection; a new one (larger incarnation) is made at once. */
 void rpc_peer_reset(struct rpc_peer *p);
+
+/* Its answers may come on a caller's thread, see rpc_help(). Before anything is
+ * sent to it, within the lock or thread that made it. */
+void rpc_peer_helped(struct rpc_peer *p);
+/* A caller that is about to send to helped peers, and then has nothing else to
+ * do, may take in the answers itself, which saves the wake-up of the net's
+ * thread: true: it sends (or not), and calls rpc_help(), which polls until
+ * nothing is in flight to such peers, or for twice the spin; callbacks run
+ * within it, still one at a time. False: somebody else does it, it does not
+ * pay, or nobody shall spin. The former does not block, the latter is called
+ * without locks. A net must not be freed meanwhile. */
+bool rpc_help_begin(struct rpc_net *n);
+void rpc_help(struct rpc_net *n);
 
 /* Sends. Never fails: an error comes through the callback. Limit: none here;
  * callers bound their own calls in flight. */

@@ -143,6 +143,7 @@ static void conn_drop(struct rpc_peer *p, struct call_list *lost)
 		frame_in_fini(&p->in);
 	p->in_ready = false;
 	p->readable = false;
+	p->bad = 0;
 }
 
 /* An address where nobody is: the next one, or the try has failed. */
@@ -444,6 +445,8 @@ static int hello_deliver(struct rpc_peer *p, const struct frame *f)
 	if (p->ops->up && !atomic_load(&p->closing))
 		p->ops->up(p, &hr, p->arg);
 	conn_set(p, CONN_UP);
+	if (p->helped)
+		help_watch(p);
 	rpc_kick(p);
 	return 0;
 }
@@ -574,7 +577,7 @@ void conn_read(struct rpc_peer *p)
 	int rv = READ_MORE;
 
 	p->readable = false;
-	if (p->conn != CONN_HELLO && p->conn != CONN_UP)
+	if ((p->conn != CONN_HELLO && p->conn != CONN_UP) || p->bad)
 		return;
 	for (int i = 0; i < READ_BUDGET; i++) {
 		rv = read_once(p);
@@ -586,12 +589,19 @@ void conn_read(struct rpc_peer *p)
 		    (rv == READ_SHORT && !p->ended))
 			break;
 	}
-	if (rv < 0) {
-		conn_lose(p, rv);
-	} else if (rv != READ_EMPTY && (rv == READ_MORE || p->ended)) {
+	if (rv >= 0 && (rv == READ_EMPTY || (rv != READ_MORE && !p->ended)))
+		return;
+	if (rv >= 0) {
 		p->readable = true;
 		p->net->more = true;
+	} else if (pthread_equal(pthread_self(), p->net->thread)) {
+		conn_lose(p, rv);
+		return;
+	} else {
+		p->bad = rv;
 	}
+	if (!pthread_equal(pthread_self(), p->net->thread))
+		rpc_net_poke(p->net);
 }
 
 void conn_event(struct rpc_peer *p, uint32_t events)

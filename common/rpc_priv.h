@@ -1,8 +1,10 @@
 /* Inside common/rpc: rpc.c (thread, timers, life), rpc_conn.c (connecting,
- * HELLO, receiving, losing), rpc_send.c (queues and writing).
+ * HELLO, receiving, losing), rpc_send.c (queues and writing), rpc_help.c
+ * (receiving on callers' threads).
  *
- * Lock order: net->lock, then peer->lock; both are leaves for callers and are
- * never held over a callback or a system call that can block.
+ * Lock order: net->turn, which is held over callbacks; net->lock, then
+ * peer->lock; these two are leaves for callers and are never held over a
+ * callback or a system call that can block.
  */
 #ifndef COMMON_RPC_PRIV_H
 #define COMMON_RPC_PRIV_H
@@ -56,6 +58,7 @@ struct rpc_peer {
 	void *arg;
 	char host[CMAP_ADDR_LEN_MAX + 1];
 	uint16_t port;
+	bool helped; /* rpc_help.c */
 	bool is_name; /* host is: looked up again for each try */
 	char label[CMAP_ADDR_LEN_MAX + 8]; /* addr:port, for people */
 	struct rpc_peer *next; /* net->peers; net->lock */
@@ -76,11 +79,12 @@ struct rpc_peer {
 	uint64_t id_next;
 	struct rpc_call *hash[RPC_HASH_SIZE]; /* by id */
 
-	/* the net's thread only */
+	/* who has net->turn only */
 	struct frame_in in;
 	bool in_ready;
 	bool readable; /* budget spent, more may be there */
 	bool ended; /* the peer has closed its side */
+	int bad; /* a helper found why it cannot go on; 0 */
 	bool complained; /* of a bad frame, and nothing good came since */
 	struct rpc_timer timer; /* reconnect, or give up connecting */
 	struct resolved_list addrs; /* of host, or what was last known */
@@ -101,6 +105,7 @@ struct rpc_counters {
 	_Atomic uint64_t bytes_out, bytes_in;
 	_Atomic uint64_t connects, losses, bad_frames;
 	_Atomic uint64_t spins, spin_hits, sleeps;
+	_Atomic uint64_t helps, help_hits;
 };
 
 struct rpc_net {
@@ -113,8 +118,17 @@ struct rpc_net {
 	pthread_t thread;
 	atomic_bool stopping;
 	atomic_bool poked; /* a peer's closing or reset_wanted was set */
-	bool more; /* a peer is readable; net's thread only */
+	bool more; /* a peer is readable; turn */
 	uint64_t incarnation, leap_s; /* net's thread only */
+
+	/* Held by who handles events: the net's thread, except while it waits,
+	 * or a helper. */
+	pthread_mutex_t turn;
+	int help_epfd; /* of helped peers */
+	atomic_bool quiet; /* it does not wake the loop; written with turn */
+	atomic_bool helping; /* somebody polls */
+	_Atomic uint64_t helped_in_flight; /* as in_flight, of helped peers */
+	_Atomic uint32_t help_credit, help_skipped;
 
 	pthread_mutex_t lock;
 	struct rpc_peer *peers; /* protected by lock */
@@ -125,7 +139,8 @@ struct rpc_net {
 	/* When the loop wakes by itself. 0: it is awake and will look at
 	 * everything before it sleeps. */
 	_Atomic uint64_t wake_ms;
-	_Atomic uint64_t in_flight; /* calls sent and unanswered */
+	/* Calls sent and unanswered, but for those of helped peers. */
+	_Atomic uint64_t in_flight;
 	uint32_t spin_credit; /* net's thread only, see wait_events() */
 	uint32_t spin_skipped;
 	struct rpc_counters n;
@@ -148,6 +163,26 @@ static inline void count(_Atomic uint64_t *c, uint64_t v)
 /* rpc.c */
 /* Makes the loop look again when it would sleep beyond @due_ms (0: ever). */
 void rpc_net_wake(struct rpc_net *n, uint64_t due_ms);
+/* Has the loop look at what was set in peers. */
+void rpc_net_poke(struct rpc_net *n);
+
+/* rpc_help.c */
+int help_open(struct rpc_net *n); /* 0 or -errno */
+/* The connection's HELLO was answered: who helps may read from it. turn. */
+void help_watch(struct rpc_peer *p);
+/* Something was sent to a helped peer: somebody must hear the answer. */
+void help_sent(struct rpc_net *n);
+void help_loop_waits(struct rpc_net *n); /* the same; turn */
+void help_look(struct rpc_net *n); /* handles what is there; turn */
+/* A call of @p went out, or is not in flight any more. */
+static inline void flight_add(struct rpc_peer *p, int one)
+{
+	if (p->helped)
+		atomic_fetch_add(&p->net->helped_in_flight, (uint64_t)one);
+	else
+		atomic_fetch_add_explicit(&p->net->in_flight, (uint64_t)one,
+					  memory_order_relaxed);
+}
 
 /* rpc_timer.c */
 void rpc_timers_run(struct rpc_net *n, uint64_t now_ms); /* what is due */

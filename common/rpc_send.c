@@ -118,8 +118,7 @@ void call_unlink(struct rpc_peer *p, struct rpc_call *c)
 	assert(state_of(c) != CALL_SENDING && state_of(c) != CALL_DONE);
 	call_list_del(sent ? &p->sent : &p->wait, c);
 	if (sent)
-		atomic_fetch_sub_explicit(&p->net->in_flight, 1,
-					  memory_order_relaxed);
+		flight_add(p, -1);
 	hash_del(p, c);
 	state_set(c, CALL_DONE);
 }
@@ -230,8 +229,7 @@ static void batch_account(struct rpc_peer *p, struct batch *b, size_t len)
 		call_list_del(&p->wait, c);
 		call_list_add(&p->sent, c);
 		state_set(c, CALL_SENT);
-		atomic_fetch_add_explicit(&p->net->in_flight, 1,
-					  memory_order_relaxed);
+		flight_add(p, 1);
 	}
 }
 
@@ -288,6 +286,8 @@ void rpc_kick(struct rpc_peer *p)
 	if (p->send_waiters > 0)
 		pthread_cond_broadcast(&p->send_cond);
 	pthread_mutex_unlock(&p->lock);
+	if (p->helped)
+		help_sent(p->net);
 }
 
 /* Tells the loop about a deadline earlier than it knows. */
@@ -401,8 +401,7 @@ void send_requeue(struct rpc_peer *p, struct call_list *lost)
 
 		next = c->priv_next;
 		if (state_of(c) == CALL_SENT) {
-			atomic_fetch_sub_explicit(&p->net->in_flight, 1,
-						  memory_order_relaxed);
+			flight_add(p, -1);
 			state_set(c, CALL_PARTIAL); /* is in p->wait now */
 		}
 		if (fresh)

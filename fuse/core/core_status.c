@@ -154,6 +154,8 @@ static void rpc_status(struct core *c, FILE *out)
 		{ "spins", s.spins },
 		{ "spin_hits", s.spin_hits },
 		{ "sleeps", s.sleeps },
+		{ "helps", s.helps },
+		{ "help_hits", s.help_hits },
 	};
 	fputs("\"rpc\":{", out);
 	json_counts(out, counts, array_count(counts));

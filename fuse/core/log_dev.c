@@ -79,6 +79,7 @@ struct log_dev *log_dev_of(struct core *c, uint32_t id)
 		free(d);
 		return NULL;
 	}
+	rpc_peer_helped(d->peer);
 	l->devs[l->dev_count++] = d;
 	return d;
 }

@@ -614,6 +614,7 @@ void write_at(struct core *c, const struct write_place *to,
 		.arg = arg,
 	};
 	uint8_t flat[WBUF_SMALL_MAX];
+	bool help;
 	int err;
 
 	if (len == 0 || len > UINT32_MAX) {
@@ -636,9 +637,14 @@ void write_at(struct core *c, const struct write_place *to,
 	err = write_start(&r);
 	if (r.data)
 		wbuf_data_put(&c->blk->mem, r.data);
+	/* What the unlock sends to log peers is answered before another thread
+	 * would be awake. */
+	help = err == -EINPROGRESS && to->in->log && rpc_help_begin(c->net);
 	core_unlock(c);
 	if (err != -EINPROGRESS)
 		cb(arg, err);
+	if (help)
+		rpc_help(c->net);
 }
 
 void core_write(struct core *c, struct core_file *f, uint64_t off,

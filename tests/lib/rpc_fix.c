@@ -169,7 +169,7 @@ static void rpc_fix_peer(struct rpc_fix *x)
 			 0);
 }
 
-int rpc_fix_setup(void **state)
+static int setup(void **state, bool helped)
 {
 	struct rpc_identity id = { .role = WIRE_ROLE_CLIENT, .session = 5,
 				   .cluster_id = 77, .name = "test" };
@@ -183,9 +183,21 @@ int rpc_fix_setup(void **state)
 	if (rpc_net_new(&id, &x->net) < 0)
 		return -1;
 	rpc_fix_peer(x);
+	if (helped)
+		rpc_peer_helped(x->p);
 	tcp_accept_hello(&x->s, &x->c, 0);
 	rpc_log_wait('u', 1);
 	return 0;
+}
+
+int rpc_fix_setup(void **state)
+{
+	return setup(state, false);
+}
+
+int rpc_fix_setup_helped(void **state)
+{
+	return setup(state, true);
 }
 
 int rpc_fix_teardown(void **state)

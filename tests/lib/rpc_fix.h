@@ -17,6 +17,8 @@ struct rpc_fix {
 
 /* A net, a daemon, a connection between them, for *state. */
 int rpc_fix_setup(void **state);
+/* The peer is one whose answers callers may take in. */
+int rpc_fix_setup_helped(void **state);
 int rpc_fix_teardown(void **state);
 
 extern const struct rpc_peer_ops rpc_fix_ops;

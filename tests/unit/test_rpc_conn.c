@@ -383,8 +383,10 @@ static void a_deadline_in_the_middle_of_sending_resets(void **state)
 	free(data);
 }
 
-#define t(fn) \
-	cmocka_unit_test_setup_teardown(fn, rpc_fix_setup, rpc_fix_teardown)
+/* Each also with a peer whose answers callers may take in. */
+#define t(fn)                                                                \
+	cmocka_unit_test_setup_teardown(fn, rpc_fix_setup, rpc_fix_teardown), \
+	{ #fn " (helped)", fn, rpc_fix_setup_helped, rpc_fix_teardown, NULL }
 
 int main(void)
 {
