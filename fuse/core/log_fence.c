@@ -416,7 +416,7 @@ int recovery_choose(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 		if (choice == LOG_CHOICE_LOST && (all_heard(r) ||
 		    core_now_ms() - began >= RECOVER_LOST_MS))
 			return -EIO;
-		if (r->c->fenced)
+		if (core_is_fenced(r->c))
 			return -ESTALE;
 		if (core_now_ms() >= deadline_ms)
 			return -EAGAIN;

@@ -300,7 +300,8 @@ static int settle(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 		err = recovery_read(r, *index);
 		if (!err && staged)
 			err = recovery_stage(r, *index);
-		if (!err || err == -ESTALE || core_now_ms() >= deadline_ms)
+		if (!err || err == -ESTALE || core_is_fenced(r->c) ||
+		    core_now_ms() >= deadline_ms)
 			return err;
 		/* It may be gone, or have lied: the others are asked again. */
 		diag_warn("log", "event=recovery_retry ino=%llu logd=%u "
@@ -426,6 +427,8 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	r->c = c;
 	r->e.ino = e->ino;
 	err = recover(r, e->ino, deadline_ms);
+	if (err && core_is_fenced(c))
+		err = -ESTALE; /* whatever it is, another mount does it */
 	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE) {
 		mark_lost(r, err);
 		err = -ENOENT;
