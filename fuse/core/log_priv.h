@@ -153,7 +153,8 @@ struct log_file {
 	bool peers_busy; /* candidates are asked for */
 	bool set_busy; /* the new list is being published */
 	uint64_t retry_ms; /* nothing of the kind before this */
-	uint64_t replace_ms; /* the one under way began */
+	uint64_t replace_ms; /* the one under way began, or got on */
+	uint64_t replace_seq; /* to here, at the new peer */
 	/* opening */
 	struct log_opts opts; /* of its directory */
 	struct log_writer_peer_id ids[LOG_PEER_COUNT_MAX];

@@ -342,6 +342,7 @@ static void candidates_done(struct meta_call *mc, int err, const uint8_t *body,
 		if (with >= 0) {
 			log_link_init(lf, (uint32_t)with);
 			lf->replace_ms = now_ms;
+			lf->replace_seq = 0;
 			log_step(lf);
 		}
 	}
@@ -350,17 +351,21 @@ static void candidates_done(struct meta_call *mc, int err, const uint8_t *body,
 }
 
 /* The one that replaces is in trouble itself. */
-static bool replacement_bad(const struct log_file *lf, uint64_t now_ms)
+static bool replacement_bad(struct log_file *lf, uint64_t now_ms)
 {
 	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
 		const struct log_writer_peer *p = &lf->w.peers[i];
+		uint64_t limit = p->state == LOG_PEER_DOWN ? LOG_REPLACE_MS :
+							     LOG_STALL_MS;
 
 		if (p->state == LOG_PEER_UNUSED || p->in_old)
 			continue;
-		if (p->state == LOG_PEER_FAILED ||
-		    (p->state == LOG_PEER_DOWN &&
-		     now_ms - lf->replace_ms >= LOG_REPLACE_MS))
-			return true;
+		if (p->acked.seq != lf->replace_seq) {
+			lf->replace_seq = p->acked.seq;
+			lf->replace_ms = now_ms;
+		}
+		return p->state == LOG_PEER_FAILED || lf->links[i].leaves ||
+		       now_ms - lf->replace_ms >= limit;
 	}
 	return false;
 }
