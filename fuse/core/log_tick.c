@@ -110,8 +110,7 @@ static void drop_durable(struct core_waiter *w, int err)
 	if (!err)
 		log_free_all(lf);
 	/* Another would fare no better now. */
-	if (lf->giving_up && lf->starved &&
-	    lf->opts.fallback == LOG_FALLBACK_BLOCKS)
+	if (lf->giving_up && lf->opts.fallback == LOG_FALLBACK_BLOCKS)
 		lf->in->log_retry_ms = core_now_ms() + LOG_FALLBACK_MS;
 	lf->c->log->n.dropped++;
 	log_end(lf);

@@ -166,6 +166,9 @@ int salvage_read(struct ctl *c, struct links *ls,
 		p->error = peer_read(c, ls, g, p);
 		if (p->error == -ENOMEM)
 			return p->error;
+		/* A recovery finds it, too, and asks the others. */
+		if (p->s.last < p->answer.seq)
+			p->answer.state = LOG_ANSWER_LOST;
 		answers[i] = p->answer;
 		if (p->s.last > 0 &&
 		    (g->best < 0 || log_salvaged_better(
