@@ -34,7 +34,9 @@ for mode in wal delete; do
 		fail "$mode: integrity"
 	# the client dies in the middle of a transaction
 	(for i in $(seq 100000); do echo "insert into t values(9, $i);
-		select $i;"; done | sqlite3 -bail "$db" >"$T/rows.$mode" 2>&1) &
+		select $i;"; done | stdbuf -oL sqlite3 -bail "$db" \
+		>"$T/rows.$mode" 2>&1) &
+	within 30 test -s "$T/rows.$mode" || fail "$mode: nothing is committed"
 	sleep 1
 	crash mount
 	wait || true
