@@ -1,0 +1,74 @@
+#!/bin/bash
+# A power cut of everything, log peers too, under PostgreSQL with pg_wal in a log
+# directory: it starts, is whole, and has all transactions up to one, which is no
+# further back than the destage interval.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/power.sh"
+need python3
+pgb=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n 1)
+[ -x "$pgb/initdb" ] || skip "no PostgreSQL"
+CUTS=${CUTS:-2}
+power_begin
+LOGS=1
+D=$MNT/pg
+mkdir "$D" "$T/run"
+wal_dir "$MNT/wal"
+chown postgres "$D" "$MNT/wal" "$T/run"
+chmod 700 "$MNT/wal"
+pg() { runuser -u postgres -- "$@"; }
+start() { pg "$pgb/pg_ctl" -D "$D" -w -t 120 -l "$T/run/log" \
+	-o "-k $T/run -c listen_addresses='' -c max_wal_size=32MB -c wal_recycle=on" \
+	start >/dev/null || { tail -n 30 "$T/run/log"; fail "start: $*"; }; }
+sql() { pg "$pgb/psql" -h "$T/run" -XAtq -c "$1" postgres; }
+power_stop() { [ ! -f "$D/postmaster.pid" ] ||
+	pg "$pgb/pg_ctl" -D "$D" -m immediate stop >/dev/null 2>&1; }
+pg "$pgb/initdb" -D "$D" -A trust -k -X "$MNT/wal" --wal-segsize=4 \
+	>"$T/initdb" 2>&1 || { cat "$T/initdb"; fail initdb; }
+start
+sql "create table t(i int primary key, x text)"
+sql "create table sums(n int primary key, v int)"
+sql "insert into sums values (1, 0), (2, 0)"
+sync
+first=$(power_now)
+for i in $(seq 100000); do
+	echo "begin; update sums set v = v + $i where n = 1;"
+	echo "update sums set v = v - $i where n = 2;"
+	echo "insert into t values($i, repeat(md5('$i'), 30)) returning i; commit;"
+done | timeout -s KILL "${SECONDS_OF_LOAD:-5}" runuser -u postgres -- \
+	"$pgb/psql" -h "$T/run" -XAtq -v ON_ERROR_STOP=1 postgres \
+	2>"$T/load" | python3 "$TOP/tests/integ/power_rows.py" note \
+	"$T/counter" "$T/rows" &
+load=$!
+while ! gone $load; do # data pages, too
+	sql checkpoint
+	sleep 0.3
+done
+wait $load || true
+last=$(power_now)
+logs_used
+power_stop
+power_end
+kept=0
+for i in $(seq "$CUTS"); do
+	at=$((first + (last - first) * i / CUTS - RANDOM % 50))
+	seed=$((i % 3 == 0 ? 0 : RANDOM + 1))
+	power_cut "$at" "$seed"
+	start "after a cut at $at seed $seed"
+	read -r have count sum <<<"$(sql "select coalesce(max(i), 0), count(*),
+		(select pg_catalog.sum(v) from sums) from t" | tr '|' ' ')"
+	[ "$have" = "$count" ] && [ "$sum" = 0 ] ||
+		fail "rows: $have, $count, $sum: cut at $at seed $seed"
+	[ "$(sql "select v from sums where n = 1")" = $((have * (have + 1) / 2)) ] ||
+		fail "half a transaction: cut at $at seed $seed"
+	read -r acked missing <<<"$(python3 "$TOP/tests/integ/power_rows.py" \
+		check "$T/rows" "$at" "$have")"
+	echo "# cut at $at: $have of $acked transactions, $missing ms are missing"
+	[ -n "$missing" ] && [ "$missing" -le 4000 ] ||
+		fail "$missing ms are missing: cut at $at seed $seed"
+	kept=$((kept + have))
+	pg "$pgb/pg_ctl" -D "$D" -m fast stop >/dev/null
+	pg "$pgb/pg_checksums" -D "$D" --check >"$T/sums" 2>&1 ||
+		{ cat "$T/sums"; fail "pages: cut at $at seed $seed"; }
+	power_disk_down
+done
+[ $kept -gt 0 ] || fail "no cut left a transaction"
