@@ -90,7 +90,11 @@ void help_sent(struct rpc_net *n)
 	/* The loop sees to it before it waits. */
 	if (!is_alone(n) || is_loop(n))
 		return;
-	pthread_mutex_lock(&n->turn);
+	/* The caller may hold a lock that who has the turn waits for. */
+	if (pthread_mutex_trylock(&n->turn) != 0) {
+		rpc_net_poke(n);
+		return;
+	}
 	help_loop_waits(n);
 	pthread_mutex_unlock(&n->turn);
 }

@@ -82,6 +82,23 @@ static void without_one_the_loop_hears_it(void **state)
 	assert_false(by_me());
 }
 
+/* Callbacks, which hold the turn, take locks that senders may hold. */
+static void a_sender_does_not_wait_for_a_callback(void **state)
+{
+	struct rpc_fix *x = *state;
+	struct test_call t;
+
+	helped_call(x, 1);
+	loop_waits(x);
+	make(&t, 2, 0);
+	pthread_mutex_lock(&x->net->turn);
+	rpc_send(x->p, &t.rpc);
+	pthread_mutex_unlock(&x->net->turn);
+	rpc_fix_serve(&x->c, 2);
+	rpc_log_wait('c', 2);
+	assert_false(by_me());
+}
+
 static void one_that_waits_too_long_leaves_it_to_the_loop(void **state)
 {
 	struct rpc_fix *x = *state;
@@ -199,6 +216,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		t(a_caller_that_helps_hears_its_answer),
 		t(without_one_the_loop_hears_it),
+		t(a_sender_does_not_wait_for_a_callback),
 		t(one_that_waits_too_long_leaves_it_to_the_loop),
 		t(there_is_one_at_a_time),
 		t(where_it_does_not_pay_it_is_seldom_tried),
