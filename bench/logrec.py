@@ -167,7 +167,7 @@ def recovery(c, runs, size):
             raise Failed("logrec: nothing was recovered")
         log_gone(c)
     yield "recover-%d" % size, "s", median(log) - median(plain), RECOVER_S
-    yield "mount-without", "s", median(plain), None
+    yield "mount-without-%d" % size, "s", median(plain), None
 
 
 # ---- replacement ----

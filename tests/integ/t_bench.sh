@@ -68,7 +68,7 @@ assert r["case"] == "splitft-sqlite" and r["unit"] == "txn/s", r
 assert min(r["strong"], r["weak"], r["hailfs"]) > 0, r
 assert abs(r["of_weak"] - r["hailfs"] / r["weak"]) < 0.01, r
 assert r["of_weak_target"] == 0.5, r
-for m in ("recover-4096", "mount-without", "longest-undisturbed",
+for m in ("recover-4096", "mount-without-4096", "longest-undisturbed",
           "replace-killed", "longest-killed", "replace-hung", "longest-hung",
           "lent-by-peer", "mirror", "mount-for-log"):
     assert rows[m]["case"] == "logrec" and rows[m]["value"] > 0, (m, rows)
