@@ -195,8 +195,11 @@ $(TST)/power/recfs: $(OBJ)/tests/power/recfs.o
 	$(call link,$^ $(FUSE_LIBS))
 $(TST)/power/%: $(OBJ)/tests/power/%.o
 	$(call link,$^)
-$(TST)/vm/%: $(OBJ)/tests/vm/%.o
+$(TST)/vm/tsc_khz: $(OBJ)/tests/vm/tsc_khz.o
 	$(call link,$^)
+# The libraries first: tests/lib has a fake of them.
+$(TST)/vm/%: $(OBJ)/tests/vm/%.o $(TEST_LIBS)
+	$(call link,$< $(LIBS_logd) $(TEST_LIBS) $(LIBS_logd) $(LIBS_common))
 
 .SECONDARY:
 -include $(shell find build/$(FLAVOUR)/obj -name '*.d' 2>/dev/null)

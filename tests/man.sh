@@ -171,7 +171,7 @@ tests_named() {
 }
 for name in $(tests_named); do
 	[ -e tests/unit/"$name".c ] || [ -e tests/integ/"$name".sh ] ||
-		[ -e tests/integ/"$name".c ] ||
+		[ -e tests/integ/"$name".c ] || [ -e tests/vm/"$name".sh ] ||
 		[ -e tests/mutants/"$name".patch ] ||
 		echo "$page: there is no $name"
 done > "$work/bad"
