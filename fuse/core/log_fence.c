@@ -396,7 +396,8 @@ int recovery_choose(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 		for (uint32_t i = 0; i < r->count; i++) {
 			int err = 0;
 
-			if (r->answers[i].state == LOG_ANSWER_NONE)
+			if (r->answers[i].state == LOG_ANSWER_NONE &&
+			    core_now_ms() >= r->shun_ms[i])
 				err = fence(r, i);
 			if (err)
 				return err;

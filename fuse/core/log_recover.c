@@ -288,6 +288,10 @@ static int apply_peer(struct recovery *r, uint32_t peer)
 
 /* ---- one log ---- */
 
+/* One that could not be read is not asked again for so long: a majority of the
+ * others has all that was answered. */
+#define SHUN_MS 1000u
+
 /* Chooses, reads and gives a majority what it lacks. */
 static int settle(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 {
@@ -307,6 +311,7 @@ static int settle(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 		diag_warn("log", "event=recovery_retry ino=%llu logd=%u "
 			  "error=\"%s\"", (unsigned long long)r->e.ino,
 			  r->ids[*index].id, strerror(-err));
+		r->shun_ms[*index] = core_now_ms() + SHUN_MS;
 		for (uint32_t i = 0; i < r->count; i++)
 			if (r->answers[i].state == LOG_ANSWER_CONFIRMED)
 				r->answers[i].state = LOG_ANSWER_NONE;
@@ -357,12 +362,16 @@ static int recover(struct recovery *r, uint64_t ino, uint64_t deadline_ms)
 	uint32_t index = 0;
 	int err = log_raise(r, ino);
 
-	if (!err)
-		err = settle(r, deadline_ms, &index);
+	if (err)
+		return err;
+	err = settle(r, deadline_ms, &index);
 	if (err == -EIO && went_back(r))
 		err = -ENODATA;
 	if (!err)
 		err = apply_peer(r, index);
+	/* These are metad's words for a log that is not ours to recover. */
+	if (err == -ENOENT || err == -EBUSY)
+		err = -EREMOTEIO;
 	if (err && err != -ENODATA)
 		return err;
 	err = log_drop(r);
@@ -391,7 +400,8 @@ static void peers_text(const struct recovery *r, char *text, size_t size)
 	}
 }
 
-static void mark_lost(const struct recovery *r, int err)
+/* Returns -ENOMEM when it cannot be: then nothing may be served. */
+static int mark_lost(const struct recovery *r, int err)
 {
 	struct core *c = r->c;
 	struct core_inode *in;
@@ -413,6 +423,7 @@ static void mark_lost(const struct recovery *r, int err)
 		in->log_lost = epoch;
 	}
 	core_unlock(c);
+	return in ? 0 : -ENOMEM;
 }
 
 static int recover_entry(struct core *c, const struct meta_log_entry *e,
@@ -429,16 +440,14 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	err = recover(r, e->ino, deadline_ms);
 	if (err && core_is_fenced(c))
 		err = -ESTALE; /* whatever it is, another mount does it */
-	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE) {
-		mark_lost(r, err);
-		err = -ENOENT;
-	}
+	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE)
+		err = mark_lost(r, err) ? -ENOMEM : -ENOENT;
 	for (uint32_t i = 0; i < r->count; i++)
 		log_answer_fini(&r->answers[i]);
 	recovery_forget(r);
 	free(r);
 	if (err)
-		return err == -ESTALE ? err : 0;
+		return err == -ESTALE || err == -ENOMEM ? err : 0;
 	c->log->n.recovered++;
 	diag_debug("log", "event=recovered ino=%llu ms=%llu",
 		   (unsigned long long)e->ino,

@@ -13,6 +13,7 @@ struct recovery {
 	uint32_t count;
 	struct log_writer_peer_id ids[LOG_PEER_COUNT_MAX];
 	struct log_answer answers[LOG_PEER_COUNT_MAX];
+	uint64_t shun_ms[LOG_PEER_COUNT_MAX]; /* not asked before this */
 	/* regions of the chosen one: by its answer's; NULL: empty */
 	uint8_t **bases;
 	uint32_t base_count;

@@ -29,19 +29,21 @@ static void destage_failed(struct log_file *lf, int err)
 {
 	diag_warn("log", "event=destage_failed ino=%llu error=\"%s\"",
 		  (unsigned long long)lf->in->ino, strerror(-err));
+	if (err == -ENOMEM) {
+		log_wake(lf); /* with the next tick */
+		return;
+	}
 	lf->destage_retry_ms = core_now_ms() + LOG_RETRY_MS;
 	log_order_step(lf, err);
-	if (err == -ENOMEM) {
-		log_wake(lf);
-	} else if (lf->c->log->stopping) {
+	if (lf->c->log->stopping) {
 		lf->fenced = true;
 		log_end(lf);
-	} else {
-		lf->destage_err = err;
-		if (lf->giving_up)
-			log_settle(lf, UINT64_MAX, err);
-		log_wake(lf);
+		return;
 	}
+	lf->destage_err = err;
+	if (lf->giving_up)
+		log_settle(lf, UINT64_MAX, err);
+	log_wake(lf);
 }
 
 static void destaged(void *arg, int err)
@@ -438,7 +440,8 @@ static void tick_file(struct log_file *lf, uint64_t now_ms)
 		tick_end(lf, now_ms);
 	if (lf->state == LOG_ACTIVE && lf->ordered && !lf->destaging &&
 	    !log_destaged(lf) && now_ms >= lf->destage_retry_ms &&
-	    now_ms - lf->destaged_ms >= c->opt.flush_age_ms)
+	    (lf->order_seq > 0 ||
+	     now_ms - lf->destaged_ms >= c->opt.flush_age_ms))
 		log_destage(lf);
 }
 

@@ -18,6 +18,8 @@ static __thread unsigned countdown;
 static __thread bool hit;
 static _Atomic unsigned every_count, failed_count;
 static _Atomic uint64_t turn;
+static _Atomic long once; /* counts down; 0: not armed */
+static _Atomic bool once_hit;
 
 void fail_malloc_at(unsigned nth)
 {
@@ -29,6 +31,27 @@ bool fail_malloc_hit(void)
 {
 	countdown = 0;
 	return hit;
+}
+
+void fail_malloc_once(unsigned nth)
+{
+	atomic_store(&once_hit, false);
+	atomic_store(&once, nth);
+}
+
+bool fail_malloc_once_hit(void)
+{
+	atomic_store(&once, 0);
+	return atomic_load(&once_hit);
+}
+
+static bool fails_once(void)
+{
+	if (fail_malloc_spared || atomic_load(&once) <= 0 ||
+	    atomic_fetch_sub(&once, 1) != 1)
+		return false;
+	atomic_store(&once_hit, true);
+	return true;
 }
 
 unsigned fail_malloc_all(unsigned every)
@@ -55,7 +78,7 @@ static bool fails_by_chance(void)
 static bool fails_now(void)
 {
 	if (countdown == 0 || --countdown > 0) {
-		if (!fails_by_chance())
+		if (!fails_once() && !fails_by_chance())
 			return false;
 	} else {
 		hit = true;

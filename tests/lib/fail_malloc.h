@@ -13,6 +13,11 @@ void fail_malloc_at(unsigned nth);
 /* Has it failed? Also disarms. */
 bool fail_malloc_hit(void);
 
+/* The same of the @nth in all threads that are not spared; 0: none. */
+void fail_malloc_once(unsigned nth);
+/* Has it failed? Also disarms. */
+bool fail_malloc_once_hit(void);
+
 /* About one allocation of @every fails, in all threads that are not spared;
  * 0: none any more. Returns how many failed since the last call. */
 unsigned fail_malloc_all(unsigned every);

@@ -405,6 +405,51 @@ static void test_a_peer_that_goes_while_it_is_read_is_replaced(void **state)
 	lm_stop(m);
 }
 
+/* It confirms what it has, and cannot be read: another has it, too. */
+static void test_a_peer_that_cannot_be_read_is_replaced(void **state)
+{
+	const int errs[] = { 0, -ENOENT, -EIO, -EINVAL };
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof(errs) / sizeof(errs[0]); i++) {
+		struct lmount *m = killed_with("destage=close", 20);
+		uint64_t began = core_now_ms();
+
+		if (errs[i])
+			mini_logd_fail(m->d->l[0], WIRE_OP_LOG_READ, errs[i],
+				       -1);
+		else
+			mini_logd_hold(m->d->l[0], WIRE_OP_LOG_READ, true);
+		assert_int_equal(lm_start(m), 0);
+		assert_true(core_now_ms() - began < LOG_RECOVER_MS / 2);
+		check_all(m, 20);
+		mini_logd_fail(m->d->l[0], 0, 0, 0);
+		mini_logd_hold(m->d->l[0], 0, false);
+		lm_stop(m);
+	}
+}
+
+/* None of them: then the file is not served without it. */
+static void test_a_log_that_cannot_be_read_is_not_forgotten(void **state)
+{
+	struct lmount *m = killed_with("destage=close", 20);
+	struct core_file *f;
+	uint8_t b[LEN];
+
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++)
+		mini_logd_fail(m->d->l[i], WIRE_OP_LOG_READ, -ENOENT, -1);
+	assert_int_equal(lm_start(m), 0);
+	f = lm_open(m, m->dir, "f");
+	assert_int_equal(d_read(m->d, f, 0, b, LEN), -EIO);
+	lm_kill(m);
+	for (uint32_t i = 0; i < 3; i++)
+		mini_logd_fail(m->d->l[i], 0, 0, 0);
+	assert_int_equal(lm_start(m), 0);
+	check_all(m, 20);
+	lm_stop(m);
+}
+
 /* ---- two at a time ---- */
 
 static void test_of_two_recoveries_one_wins(void **state)
@@ -619,6 +664,9 @@ int main(void)
 		cmocka_unit_test(test_metad_may_restart_during_a_recovery),
 		cmocka_unit_test(
 			test_a_peer_that_goes_while_it_is_read_is_replaced),
+		cmocka_unit_test(test_a_peer_that_cannot_be_read_is_replaced),
+		cmocka_unit_test(
+			test_a_log_that_cannot_be_read_is_not_forgotten),
 		cmocka_unit_test(test_of_two_recoveries_one_wins),
 		cmocka_unit_test(
 			test_a_client_that_was_taken_for_dead_writes_nothing),
