@@ -128,7 +128,10 @@ static void drop_done(struct meta_call *mc, int err, const uint8_t *body,
 	(void)len;
 	core_lock(c);
 	if (lf->state == LOG_DROPPING && err) {
-		lf->fenced = err == -ESTALE;
+		/* A recovery would put it over what is newer in the blocks. */
+		lf->fenced = true;
+		lf->in->bad = true;
+		lf->in->log_lost = lf->epoch;
 		log_end(lf);
 	} else if (lf->state == LOG_DROPPING) {
 		lf->durable.fn = drop_durable;

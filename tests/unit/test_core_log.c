@@ -228,6 +228,29 @@ static void test_the_blocks_do_not_answer_before_the_log_is_dropped(
 	lm_stop(m);
 }
 
+/* Metad refuses: the log's older records would be put over what is in the
+ * blocks. */
+static void test_a_log_that_is_not_dropped_is_not_forgotten(void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f");
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, LEN, 1), 0);
+	wait_until(lm_have(m, core_file_ino(f), 1) == 3);
+	lm_hold(m, 0, WIRE_OP_LOG_WRITE, true);
+	mini_metad_fail(m->d->f.m, WIRE_OP_META_LOG_DROP, -EIO, 1);
+	assert_int_equal(lm_write(m, f, 0, LEN, 2), -EIO);
+	assert_int_equal(lm_write(m, f, 0, LEN, 3), -EIO);
+	lm_kill(m);
+	lm_hold(m, 0, WIRE_OP_LOG_WRITE, false);
+	assert_int_equal(lm_start(m), 0);
+	f = lm_open(m, m->dir, "f");
+	lm_check(m, f, 0, LEN, 1);
+	d_close(m->d, f);
+	lm_stop(m);
+}
+
 /* Neither peers nor blocks: an error, not a wait without end. */
 static void test_without_peers_and_blocks_a_write_fails(void **state)
 {
@@ -755,6 +778,8 @@ int main(void)
 			test_a_majority_that_is_gone_is_given_up_for_the_blocks),
 		cmocka_unit_test(
 			test_the_blocks_do_not_answer_before_the_log_is_dropped),
+		cmocka_unit_test(
+			test_a_log_that_is_not_dropped_is_not_forgotten),
 		cmocka_unit_test(test_without_peers_and_blocks_a_write_fails),
 		cmocka_unit_test(
 			test_with_too_few_peers_a_file_is_an_ordinary_one),
