@@ -279,7 +279,7 @@ int log_ask_peers(struct log_file *lf, uint32_t count, uint64_t bytes,
 		  void (*done)(struct meta_call *mc, int err,
 			       const uint8_t *body, uint32_t len))
 {
-	uint8_t peers[12 * LOG_WRITER_PEER_MAX];
+	uint8_t peers[12 * (LOG_WRITER_PEER_MAX + LOG_SHUN_MAX)];
 	struct meta_log_peers q = {
 		.count_max = count,
 		.bytes = bytes,

@@ -35,6 +35,7 @@
 /* A peer that is away, or has not answered, for so long is replaced. */
 #define LOG_REPLACE_MS 750u
 #define LOG_RETRY_MS 1000u
+#define LOG_SHUN_MAX 8u
 #define LOG_PING_MS 1000u
 /* A mount that begins waits so long for peers of logs to recover. */
 #define LOG_RECOVER_MS 30000u
@@ -155,6 +156,10 @@ struct log_file {
 	uint64_t retry_ms; /* nothing of the kind before this */
 	uint64_t replace_ms; /* the one under way began, or got on */
 	uint64_t replace_seq; /* to here, at the new peer */
+	/* The last that could not take over: others are asked for, until there
+	 * are none. */
+	struct log_writer_peer_id shunned[LOG_SHUN_MAX];
+	uint32_t shun_count; /* ever */
 	/* opening */
 	struct log_opts opts; /* of its directory */
 	struct log_writer_peer_id ids[LOG_PEER_COUNT_MAX];
@@ -285,7 +290,7 @@ bool log_peers_shared(struct core *c, const struct log_writer_peer_id *ids,
 /* Are block writes held behind such a log? */
 bool log_is_ordered(const struct log_opts *o, bool shared);
 /* META_LOG_PEERS, of those with @bytes free, answered to @done with arg @lf,
- * which has a reference. */
+ * which has a reference. @have: LOG_WRITER_PEER_MAX + LOG_SHUN_MAX at most. */
 int log_ask_peers(struct log_file *lf, uint32_t count, uint64_t bytes,
 		  const struct log_writer_peer_id *without, uint32_t have,
 		  void (*done)(struct meta_call *mc, int err,

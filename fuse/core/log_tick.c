@@ -341,6 +341,7 @@ static void candidates_done(struct meta_call *mc, int err, const uint8_t *body,
 	victim = lf->state == LOG_ACTIVE ? victim_find(lf, now_ms) : -ENOENT;
 	if (victim >= 0 && (err || count == 0)) {
 		lf->retry_ms = now_ms + LOG_RETRY_MS;
+		lf->shun_count = err ? lf->shun_count : 0;
 	} else if (victim >= 0) {
 		with = log_writer_replace(&lf->w, (uint32_t)victim, id);
 		if (with >= 0) {
@@ -374,9 +375,22 @@ static bool replacement_bad(struct log_file *lf, uint64_t now_ms)
 	return false;
 }
 
+/* It failed to take over, and is perhaps still the best that metad knows. */
+static void replacement_shun(struct log_file *lf)
+{
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
+		const struct log_writer_peer *p = &lf->w.peers[i];
+
+		if (p->state != LOG_PEER_UNUSED && !p->in_old)
+			lf->shunned[lf->shun_count++ % LOG_SHUN_MAX] =
+				(struct log_writer_peer_id){ p->id,
+							     p->boot_id };
+	}
+}
+
 static void tick_replace(struct log_file *lf, uint64_t now_ms)
 {
-	struct log_writer_peer_id have[LOG_WRITER_PEER_MAX];
+	struct log_writer_peer_id have[LOG_WRITER_PEER_MAX + LOG_SHUN_MAX];
 	uint32_t count = 0;
 
 	if (lf->set_busy || lf->peers_busy || lf->fenced)
@@ -385,6 +399,7 @@ static void tick_replace(struct log_file *lf, uint64_t now_ms)
 		if (log_writer_replace_ready(&lf->w)) {
 			replace_publish(lf);
 		} else if (replacement_bad(lf, now_ms)) {
+			replacement_shun(lf);
 			replace_end(lf, false, lf->w.version);
 			lf->retry_ms = now_ms + LOG_RETRY_MS;
 		}
@@ -398,6 +413,8 @@ static void tick_replace(struct log_file *lf, uint64_t now_ms)
 				lf->w.peers[i].id,
 				lf->w.peers[i].boot_id,
 			};
+	for (uint32_t i = 0; i < lf->shun_count && i < LOG_SHUN_MAX; i++)
+		have[count++] = lf->shunned[i];
 	if (log_ask_peers(lf, 1, (uint64_t)1 << lf->w.log2, have, count,
 			  candidates_done) == 0)
 		lf->peers_busy = true;

@@ -161,8 +161,10 @@ static void test_a_majority_that_hangs_is_given_up_for_the_blocks(
 	check_in_blocks(m, f, 0, 1);
 	check_in_blocks(m, f, LEN, 2);
 	lm_hold(m, 1, WIRE_OP_LOG_WRITE, false);
-	/* The next log begins where this one ended. */
+	/* The next log begins some time later, where this one ended. */
+	pause_ms(LOG_FALLBACK_MS + 1);
 	assert_int_equal(lm_write(m, f, 2 * LEN, LEN, 3), 0);
+	assert_true(lm_has_log(m, core_file_ino(f)));
 	lm_remount(m);
 	f = lm_open(m, m->dir, "f");
 	for (uint32_t i = 0; i < 3; i++)
@@ -266,6 +268,7 @@ static void test_without_peers_and_blocks_a_write_fails(void **state)
 	lm_check(m, f, 0, LEN, 1);
 	d_fail(m->d, 0, 0, 0);
 	wait_until(lm_write(m, f, LEN, LEN, 3) == 0);
+	assert_int_equal(d_fsync(m->d, f), 0);
 	lm_hold(m, 1, WIRE_OP_LOG_WRITE, false);
 	lm_remount(m);
 	f = lm_open(m, m->dir, "f");

@@ -327,6 +327,39 @@ static void test_a_candidate_that_fails_is_given_up_for_another(void **state)
 	check_after_death(m, 10, 0);
 }
 
+/* One that gave the log up before will not take it again, and is still the
+ * best that metad knows. */
+static void test_a_candidate_that_fails_is_not_tried_for_ever(void **state)
+{
+	const struct dfix_options five = { .logd_count = 5 };
+	struct lmount *m = lm_new(&five, "destage=close");
+	struct core_file *f;
+	uint64_t ino;
+
+	(void)state;
+	lm_tell(m, 3, false);
+	lm_tell(m, 4, false);
+	f = lm_create(m, "f");
+	ino = core_file_ino(f);
+	assert_int_equal(lm_write(m, f, 0, LEN, 0), 0);
+	wait_until(lm_have(m, ino, 1) == 3);
+	for (uint32_t i = 3; i < 5; i++) {
+		mini_logd_fail(m->d->l[i], WIRE_OP_LOG_ALLOC, -EIDRM, -1);
+		lm_tell(m, i, true);
+	}
+	mini_logd_restart(m->d->l[0]);
+	/* It has the least memory, and takes its own place. */
+	mini_metad_logd(m->d->f.m, &(struct mini_metad_logd){
+		.id = 1, .boot_id = mini_logd_boot_id(m->d->l[0]),
+		.port = mini_logd_port(m->d->l[0]), .domain = "a",
+		.free_bytes = 1u << 20, .there = true });
+	wait_until(mini_logd_seq(m->d->l[0], ino) == 1);
+	for (uint32_t i = 3; i < 5; i++)
+		mini_logd_fail(m->d->l[i], 0, 0, 0);
+	wait_until(lm_count(m, replaced) == 1);
+	check_after_death(m, 1, 1);
+}
+
 /* It hangs instead: it must not stop what works without it. */
 static void test_a_candidate_that_hangs_holds_nobody_up(void **state)
 {
@@ -495,6 +528,8 @@ int main(void)
 			test_nobody_to_replace_it_is_no_reason_to_stop),
 		cmocka_unit_test(
 			test_a_candidate_that_fails_is_given_up_for_another),
+		cmocka_unit_test(
+			test_a_candidate_that_fails_is_not_tried_for_ever),
 		cmocka_unit_test(test_a_candidate_that_hangs_holds_nobody_up),
 		cmocka_unit_test(test_until_the_list_is_published_both_count),
 		cmocka_unit_test(test_a_publication_without_an_answer),
