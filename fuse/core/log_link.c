@@ -367,6 +367,16 @@ void log_free_all(struct log_file *lf)
 	}
 }
 
+/* Behind all that was sent to it, and before all that will be, also over a
+ * later connection: a daemon ends the older one before it answers there. */
+void log_free_peer(struct log_file *lf, uint32_t peer)
+{
+	const struct log_dev *d = lf->links[peer].dev;
+
+	if (d && d->up && d->boot_id == lf->w.peers[peer].boot_id)
+		free_send(lf, peer, LOG_FREE_ALL);
+}
+
 /* ---- connecting over verbs ---- */
 
 /* Is there a way to write into its memory? */

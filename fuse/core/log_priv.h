@@ -272,6 +272,8 @@ void log_end(struct log_file *lf);
 /* Its memory at the peers goes, if they can be reached; if not, they ask
  * metad. */
 void log_free_all(struct log_file *lf);
+/* The same of one that is on no list any more, in this boot of it. */
+void log_free_peer(struct log_file *lf, uint32_t peer);
 
 /* ---- log_open.c; lock held ---- */
 /* The file's first write: in->log is there then, and opening. */

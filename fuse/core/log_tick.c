@@ -102,6 +102,18 @@ void log_destage(struct log_file *lf)
 
 /* ---- the end ---- */
 
+/* It was given up not for peers that are away or hang, and may be back any
+ * moment: another would fare no better now. */
+static bool log_is_hopeless(const struct log_file *lf)
+{
+	uint32_t failed = 0;
+
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
+		failed += lf->w.peers[i].state == LOG_PEER_FAILED;
+	return lf->giving_up &&
+	       (lf->starved || failed > lf->w.peer_count / 2u);
+}
+
 static void drop_durable(struct core_waiter *w, int err)
 {
 	struct log_file *lf = container_of(w, struct log_file, durable);
@@ -111,8 +123,7 @@ static void drop_durable(struct core_waiter *w, int err)
 	/* Without an answer it is not known: the peers ask metad. */
 	if (!err)
 		log_free_all(lf);
-	/* Another would fare no better now. */
-	if (lf->giving_up && lf->opts.fallback == LOG_FALLBACK_BLOCKS)
+	if (log_is_hopeless(lf) && lf->opts.fallback == LOG_FALLBACK_BLOCKS)
 		lf->in->log_retry_ms = core_now_ms() + LOG_FALLBACK_MS;
 	lf->c->log->n.dropped++;
 	log_end(lf);
@@ -247,13 +258,29 @@ static void tick_end(struct log_file *lf, uint64_t now_ms)
 
 /* ---- replacing ---- */
 
-/* What the one that goes still answers is nobody's. */
+/* What the one that goes still answers is nobody's, and what it has can go when
+ * no recovery reads it any more. */
 static void replace_end(struct log_file *lf, bool published, uint32_t version)
 {
+	for (uint32_t i = 0; published && i < LOG_WRITER_PEER_MAX; i++)
+		if (lf->w.peers[i].state != LOG_PEER_UNUSED &&
+		    !lf->w.peers[i].in_new)
+			log_free_peer(lf, i);
 	log_writer_replace_end(&lf->w, published, version);
 	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
 		if (lf->w.peers[i].state == LOG_PEER_UNUSED)
 			lf->links[i].life++;
+}
+
+/* Whether the new list is the log's is not known: both count until all is in
+ * the blocks and the log is gone, whichever it was. */
+static void replace_unsure(struct log_file *lf, int err)
+{
+	diag_err("log", "event=replacement_unsure ino=%llu error=\"%s\"",
+		 (unsigned long long)lf->in->ino, strerror(-err));
+	lf->set_busy = true; /* no other */
+	lf->giving_up = true;
+	log_destage(lf);
 }
 
 static void replace_set_done(struct meta_call *mc, int err, const uint8_t *body,
@@ -267,7 +294,10 @@ static void replace_set_done(struct meta_call *mc, int err, const uint8_t *body,
 	lf->set_busy = false;
 	if (!err)
 		err = log_entry_take(body, len, mc->arg64, &e);
-	if (lf->state == LOG_ACTIVE) {
+	if (lf->state == LOG_ACTIVE && err && err != -ENXIO &&
+	    err != -ESTALE) {
+		replace_unsure(lf, err);
+	} else if (lf->state == LOG_ACTIVE) {
 		diag_info("log", "event=peer_replaced ino=%llu error=\"%s\"",
 			  (unsigned long long)lf->in->ino, strerror(-err));
 		replace_end(lf, !err, err ? lf->w.version : e.version);

@@ -486,7 +486,7 @@ static void run_sm(struct mini_metad *m, struct mini_conn *c,
 	}
 	resent_check(m, c, f);
 	err = fails(m, op);
-	if (err) {
+	if (err && !m->fail_done) {
 		reply(m, c->id, &f->h, err, NULL, 0);
 		return;
 	}
@@ -509,7 +509,10 @@ static void run_sm(struct mini_metad *m, struct mini_conn *c,
 	}
 	if (!m->hold)
 		m->durable = sm_pos(m->sm);
-	reply(m, c->id, &f->h, r.status, r.body, r.body_len);
+	if (err)
+		reply(m, c->id, &f->h, err, NULL, 0);
+	else
+		reply(m, c->id, &f->h, r.status, r.body, r.body_len);
 }
 
 /* ---- who could lend memory ---- */

@@ -66,6 +66,8 @@ bool mini_metad_keepalive_held(struct mini_metad *m);
 /* The next @count requests of @op, of the state machine or META_LOG_PEERS, are
  * answered with @err, not executed. */
 void mini_metad_fail(struct mini_metad *m, uint16_t op, int err, int count);
+/* The next mutation @op is executed, and answered with @err. */
+void mini_metad_fail_done(struct mini_metad *m, uint16_t op, int err);
 /* Makes every session dead, as a takeover does: they get -ESTALE. */
 void mini_metad_fence(struct mini_metad *m);
 /* A new epoch of the map. */

@@ -41,6 +41,7 @@ struct mini_metad {
 	struct mini_held *kept_alive; /* the same of keepalives */
 	uint16_t lose_op, hold_op, fail_op;
 	int lose_count, fail_err, fail_count;
+	bool fail_done; /* executed all the same */
 	struct {
 		uint64_t session, conn_id, seq;
 	} seen; /* the largest of mutations */

@@ -137,6 +137,15 @@ void mini_metad_fail(struct mini_metad *m, uint16_t op, int err, int count)
 	m->fail_op = op;
 	m->fail_err = err;
 	m->fail_count = count;
+	m->fail_done = false;
+	mini_serve_unlock(&m->s);
+}
+
+void mini_metad_fail_done(struct mini_metad *m, uint16_t op, int err)
+{
+	mini_metad_fail(m, op, err, 1);
+	mini_serve_lock(&m->s);
+	m->fail_done = true;
 	mini_serve_unlock(&m->s);
 }
 

@@ -18,6 +18,27 @@ static bool usable(const struct client *c, uint32_t peer)
 	       c->r.answers[peer].state == LOG_ANSWER_CONFIRMED;
 }
 
+/* A daemon ends the older connection of a session before it answers on a new
+ * one. Of what came over it only this matters: the peer may be listed again. */
+static void late_end(struct world *w, const struct client *c, struct peer *p)
+{
+	struct msgs keep = { NULL, 0 };
+
+	while (p->late.count > 0) {
+		struct msg *m = msgs_take(&p->late, 0);
+
+		if (m->kind != MSG_FREE || m->index != LOG_FREE_ALL ||
+		    m->session != c->session) {
+			msgs_put(&keep, m);
+			continue;
+		}
+		if (world_chance(w, 2))
+			peer_execute(w, p, m, true);
+		msg_free(m);
+	}
+	p->late = keep;
+}
+
 void client_connect(struct world *w, struct client *c, uint32_t id)
 {
 	struct link *l = &c->links[id];
@@ -25,6 +46,7 @@ void client_connect(struct world *w, struct client *c, uint32_t id)
 
 	if (l->up || p->paused || l->deaf || l->mute)
 		return;
+	late_end(w, c, p);
 	l->up = true;
 	l->conn = 0;
 	l->conn_up = false;
@@ -123,18 +145,22 @@ void client_pump(struct world *w, struct client *c)
 	}
 }
 
+void client_free_one(struct client *c, uint32_t id, uint64_t data_epoch)
+{
+	struct msg *m;
+
+	if (!c->links[id].up)
+		return;
+	m = msg_new(MSG_FREE);
+	m->index = LOG_FREE_ALL;
+	m->data_epoch = data_epoch;
+	client_send(c, id, m);
+}
+
 void client_free_all(struct client *c, uint64_t data_epoch)
 {
-	for (uint32_t id = 1; id <= PEERS; id++) {
-		struct msg *m;
-
-		if (!c->links[id].up)
-			continue;
-		m = msg_new(MSG_FREE);
-		m->index = LOG_FREE_ALL;
-		m->data_epoch = data_epoch;
-		client_send(c, id, m);
-	}
+	for (uint32_t id = 1; id <= PEERS; id++)
+		client_free_one(c, id, data_epoch);
 }
 
 void client_reply(struct world *w, struct client *c, uint32_t id, struct msg *m)

@@ -271,6 +271,7 @@ void client_pump(struct world *w, struct client *c);
 void client_forget(struct client *c); /* the writer */
 bool client_call(struct client *c, enum reg_kind kind);
 void client_free_all(struct client *c, uint64_t data_epoch);
+void client_free_one(struct client *c, uint32_t id, uint64_t data_epoch);
 /* It learns that it has been fenced, or that its session is dead. */
 void client_fenced(struct world *w, struct client *c);
 void writer_act(struct world *w, struct client *c);

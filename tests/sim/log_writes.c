@@ -176,6 +176,10 @@ static void replace_begin(struct world *w, struct client *c)
 static void replace_end(struct world *w, struct client *c, bool published,
 			uint32_t version)
 {
+	/* It is on no list: what it has may go. Not of a boot that replaces
+	 * another of the same daemon. */
+	if (published && c->victim != c->with)
+		client_free_one(c, c->victim, c->writer.epoch);
 	/* Nothing that was said to the one that goes is heard any more. */
 	client_break(w, c, published ? c->victim : c->with);
 	log_writer_replace_end(&c->writer, published, version);

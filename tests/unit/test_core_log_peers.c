@@ -491,6 +491,68 @@ static void test_a_publication_that_is_refused_is_tried_again(void **state)
 	check_after_death(m, 7, 0);
 }
 
+/* It is published, and the answer says nothing: what only a majority of the old
+ * list has is not answered, since a recovery asks the new one. */
+static void test_a_publication_whose_outcome_is_not_known(void **state)
+{
+	struct core_file *f;
+	struct lmount *m = begun(5, &f);
+	struct fix_call *k;
+
+	(void)state;
+	mini_metad_fail_done(m->d->f.m, WIRE_OP_META_LOG_SET, -EIO);
+	mini_logd_hold(m->d->l[2], 0, true);
+	assert_int_equal(lm_write(m, f, 5 * LEN, LEN, 5), 0);
+	wait_until(mini_metad_executed(m->d->f.m, WIRE_OP_META_LOG_SET) == 2);
+	mini_logd_hold(m->d->l[2], 0, false);
+	/* 1, 3: a majority of the old one alone. */
+	mini_logd_hold(m->d->l[1], 0, true);
+	mini_logd_hold(m->d->l[3], 0, true);
+	k = lm_write_start(m, f, 6 * LEN, LEN, 6);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	assert_int_equal(d_fsync(m->d, f), 0);
+	lm_kill(m);
+	mini_logd_hold(m->d->l[1], 0, false);
+	mini_logd_hold(m->d->l[3], 0, false);
+	mini_logd_down(m->d->l[0]);
+	assert_int_equal(lm_start(m), 0);
+	check_all(m, 7);
+	mini_logd_up(m->d->l[0], true);
+	lm_stop(m);
+}
+
+static bool has_nothing(struct lmount *m, uint32_t i)
+{
+	struct lend_stats s;
+
+	mini_logd_stats(m->d->l[i], &s);
+	return s.lent_bytes == 0;
+}
+
+/* Nobody asks metad for it here. Later it takes part again. */
+static void test_a_replaced_peer_is_told_that_it_can_go(void **state)
+{
+	struct core_file *f;
+	struct lmount *m = begun(20, &f);
+	uint64_t ino = core_file_ino(f);
+
+	(void)state;
+	mini_logd_drain(m->d->l[0], true);
+	lm_tell(m, 0, false);
+	assert_int_equal(lm_write(m, f, 20 * LEN, LEN, 20), 0);
+	wait_until(replaced(m, ino, 1));
+	wait_until(has_nothing(m, 0));
+	mini_logd_drain(m->d->l[0], false);
+	lm_tell(m, 0, true);
+	mini_logd_drain(m->d->l[1], true);
+	lm_tell(m, 1, false);
+	for (uint32_t i = 21; i < 30; i++)
+		assert_int_equal(lm_write(m, f, i * LEN, LEN, i), 0);
+	wait_until(lm_listed(m, ino, 1) && !lm_listed(m, ino, 2));
+	wait_until(has_nothing(m, 1));
+	check_after_death(m, 30, 2);
+}
+
 static void test_logs_go_on_while_metad_is_away(void **state)
 {
 	struct core_file *f;
@@ -536,6 +598,8 @@ int main(void)
 		cmocka_unit_test(test_a_publication_that_metad_forgets),
 		cmocka_unit_test(
 			test_a_publication_that_is_refused_is_tried_again),
+		cmocka_unit_test(test_a_publication_whose_outcome_is_not_known),
+		cmocka_unit_test(test_a_replaced_peer_is_told_that_it_can_go),
 		cmocka_unit_test(test_logs_go_on_while_metad_is_away),
 	};
 
