@@ -34,6 +34,7 @@ struct storm {
 	uint64_t seed, x;
 	uint32_t step;
 	struct one file[FILES];
+	bool busy; /* writes are on their way */
 	uint32_t held; /* whose requests are; DFIX_LOGDS_MAX: nobody's */
 };
 
@@ -178,6 +179,20 @@ static void lose_one(struct storm *s)
 	lm_tell(s->m, i, true);
 }
 
+/* Two of three, so that logs are given up. */
+static void hang_most(struct storm *s)
+{
+	uint8_t b = (uint8_t)s->x;
+	struct one *o = &s->file[0];
+
+	let_go(s);
+	lm_hold(s->m, 1, WIRE_OP_LOG_WRITE, true);
+	assert_int_equal(d_write(s->m->d, o->f, 3, &b, 1, 0), 0);
+	wrote(o, 3, 1, &b);
+	assert_int_equal(d_fsync(s->m->d, o->f), 0);
+	lm_hold(s->m, 1, WIRE_OP_LOG_WRITE, false);
+}
+
 static void disturb(struct storm *s)
 {
 	struct dfix *d = s->m->d;
@@ -186,7 +201,7 @@ static void disturb(struct storm *s)
 				 WIRE_OP_LOG_FREE, WIRE_OP_LOG_PING, 0 };
 	uint16_t op = ops[rnd(s, 5)];
 
-	switch (rnd(s, 10)) {
+	switch (rnd(s, 12)) {
 	case 0:
 		mini_logd_drop(d->l[i]);
 		break;
@@ -219,8 +234,36 @@ static void disturb(struct storm *s)
 		mini_logd_fail(d->l[i], WIRE_OP_LOG_ALLOC,
 			       rnd(s, 2) ? -EAGAIN : -ENOSPC, 1);
 		break;
+	case 9:
+		if (rnd(s, 5) == 0 && !s->busy)
+			hang_most(s);
+		break;
 	default:
 		lose_one(s);
+	}
+}
+
+/* Several at a time, with something in between. */
+static void do_burst(struct storm *s, struct one *o)
+{
+	static uint8_t p[TAIL][3000];
+	struct fix_call *k[TAIL];
+	uint32_t off = o->size, len[TAIL];
+
+	if (off + TAIL * 3000 > LEN_MAX)
+		return;
+	for (uint32_t i = 0; i < TAIL; i++) {
+		len[i] = 1 + rnd(s, 3000);
+		k[i] = write_start(s, o, off, len[i], p[i]);
+		off += len[i];
+		s->busy = true;
+		if (i == TAIL / 2)
+			disturb(s);
+		s->busy = false;
+	}
+	for (uint32_t i = 0; i < TAIL; i++) {
+		assert_int_equal(fix_call_end(k[i], NULL), 0);
+		wrote(o, o->size, len[i], p[i]);
 	}
 }
 
@@ -234,6 +277,23 @@ static bool has_log(struct storm *s, const struct one *o)
 	return has;
 }
 
+/* The client is only taken for dead: it may not write any more. */
+static void start_another(struct storm *s)
+{
+	struct core *old = s->m->d->f.c;
+	uint8_t b = 1;
+
+	assert_int_equal(lm_start(s->m), 0);
+	struct core *new = s->m->d->f.c;
+	s->m->d->f.c = old;
+	for (uint32_t i = 0; i < FILES - 1; i++)
+		if (has_log(s, &s->file[i]))
+			assert_int_equal(d_write(s->m->d, s->file[i].f, 0, &b,
+						 1, 0), -EIO);
+	core_free(old);
+	s->m->d->f.c = new;
+}
+
 /* Appends are on their way: each that was answered is there, and behind the
  * last only those that came after it, without a gap. */
 static void die(struct storm *s)
@@ -243,7 +303,7 @@ static void die(struct storm *s)
 	struct one *o = &s->file[rnd(s, FILES - 1)];
 	uint32_t count = o->size + TAIL * 3000 < LEN_MAX ? rnd(s, TAIL) : 0;
 	uint32_t len[TAIL], off = o->size, sure = o->size, at;
-	bool lossy = rnd(s, 2);
+	bool lossy = rnd(s, 2), zombie = rnd(s, 4) == 0;
 
 	/* Without a log, now and then, a write is what it is elsewhere. */
 	for (uint32_t i = 0; i < FILES; i++)
@@ -258,13 +318,16 @@ static void die(struct storm *s)
 		k[i] = write_start(s, o, off, len[i], p[i]);
 		off += len[i];
 	}
-	lm_kill(s->m);
+	if (zombie)
+		start_another(s);
+	else
+		lm_kill(s->m);
 	for (uint32_t i = 0, end = o->size; i < count; i++) {
 		end += len[i];
 		if (fix_call_end(k[i], NULL) == 0)
 			sure = end;
 	}
-	if (lossy) {
+	if (lossy && !zombie) {
 		uint32_t i = rnd(s, s->m->d->logd_count);
 
 		mini_logd_restart(s->m->d->l[i]);
@@ -275,7 +338,8 @@ static void die(struct storm *s)
 	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
 		if (rnd(s, 2))
 			mini_blockd_restart(s->m->d->b[i], true);
-	assert_int_equal(lm_start(s->m), 0);
+	if (!zombie)
+		assert_int_equal(lm_start(s->m), 0);
 	for (uint32_t i = 0; i < FILES; i++)
 		s->file[i].f = lm_open(s->m, s->file[i].dir, s->file[i].name);
 	/* How much of the tail is there? Whole writes of it. */
@@ -293,8 +357,10 @@ static void step(struct storm *s)
 	struct one *o = &s->file[rnd(s, FILES)];
 	uint32_t what = rnd(s, 100);
 
-	if (what < 55)
+	if (what < 45)
 		do_write(s, o);
+	else if (what < 55)
+		do_burst(s, o);
 	else if (what < 60)
 		do_truncate(s, o);
 	else if (what < 65)
