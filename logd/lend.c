@@ -827,7 +827,10 @@ static void expire_one(void *arg, struct lend_log *g)
 {
 	struct expiry *x = arg;
 
-	if (g->given_up)
+	const struct lend_options *o = &x->l->o;
+
+	if (g->given_up || (o->ops && o->ops->hears &&
+			    !o->ops->hears(o->arg, g)))
 		return;
 	give_up(x->l, g, true);
 	x->count++;

@@ -74,6 +74,8 @@ struct lend_ops {
 	void (*end)(void *arg, struct lend_log *g);
 	/* It was fenced: its writer is not to be heard any more. */
 	void (*fenced)(void *arg, struct lend_log *g);
+	/* Can its writer hear that its memory is wanted back? NULL: each. */
+	bool (*hears)(void *arg, const struct lend_log *g);
 };
 
 struct lend_options {
@@ -152,7 +154,9 @@ void lend_drain_end(struct lend *l);
 bool lend_draining(const struct lend *l);
 /* Of the drain; 0: there is none, or it is over. */
 uint64_t lend_wanted_ms(const struct lend *l);
-/* The deadline has come: gives up every log. Returns how many. */
+/* The deadline has come: gives up every log whose writer has heard of it. Of
+ * the others this may be one of few copies until a mount recovers them. Returns
+ * how many. */
 uint32_t lend_expire(struct lend *l);
 /* Is this one wanted back, or was it taken back? */
 bool lend_is_wanted(const struct lend *l, const struct lend_log *g);

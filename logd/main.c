@@ -193,10 +193,18 @@ static void on_end(void *arg, struct lend_log *g)
 		lverbs_end(d->verbs, g);
 }
 
+static bool on_hears(void *arg, const struct lend_log *g)
+{
+	const struct logd *d = arg;
+
+	return d->serve && lserve_hears(d->serve, g);
+}
+
 static const struct lend_ops lend_ops = { .grant = on_grant,
 					  .revoke = on_revoke,
 					  .end = on_end,
-					  .fenced = on_fenced };
+					  .fenced = on_fenced,
+					  .hears = on_hears };
 
 static int random_id(uint64_t *ret)
 {

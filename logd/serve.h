@@ -50,6 +50,8 @@ void lserve_free(struct lserve *s); /* NULL: no-op */
 void lserve_flush(struct lserve *s);
 /* A log's writer is fenced: his connections close. For lend_ops->fenced(). */
 void lserve_fenced(struct lserve *s, const struct lend_log *g);
+/* Is the writer of @g connected? */
+bool lserve_hears(const struct lserve *s, const struct lend_log *g);
 
 /* @m is taken; an older one than ours is dropped. Also says that the map was
  * fetched just now: sessions that it lacks are dead. */

@@ -4,7 +4,7 @@
 
 #include "common/diag.h"
 
-static struct lpeer *peer_find(struct lserve *s, uint8_t role,
+static struct lpeer *peer_find(const struct lserve *s, uint8_t role,
 			       uint64_t session, uint32_t id)
 {
 	struct lpeer *p = s->peers;
@@ -186,6 +186,13 @@ void lserve_map_changed(struct lserve *s)
 		}
 	} while (p);
 	peers_trim(s);
+}
+
+bool lserve_hears(const struct lserve *s, const struct lend_log *g)
+{
+	const struct lpeer *p = peer_find(s, WIRE_ROLE_CLIENT, g->session, 0);
+
+	return p && p->conn;
 }
 
 void lserve_fenced(struct lserve *s, const struct lend_log *g)

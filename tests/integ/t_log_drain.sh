@@ -59,6 +59,18 @@ wait $writer || true
 if "$CTL" local down "$C" >"$T/out" 2>&1; then fail "down over logs"; fi
 grep -q "hailctl local up $C" "$T/out" || { cat "$T/out"; fail "no advice"; }
 [ "$(of 1 logs)" -ge 0 ] || fail "logd1 was stopped"
+# Nor does a drain take it: nobody is there who could move it.
+for id in 1 2 3 4; do
+	! has_logs $id || { code=0
+		"$CTL" "${K[@]}" logd drain $id --deadline 200ms --wait \
+			>"$T/out" 2>"$T/err" || code=$?
+		[ $code = 3 ] || fail "drain $id of a dead mount's logs: $code"
+		grep -q "no mount" "$T/err" || { cat "$T/err"; fail "not told"; }
+		has_logs $id || fail "logd$id has none any more"; }
+done
+for id in 1 2 3 4; do
+	"$CTL" "${K[@]}" logd drain $id --off >/dev/null || fail "drain --off"
+done
 cluster_up
 "$TST/integ/acked" verify "$MNT/w" "$T/acks" || fail "lost"
 cluster_down

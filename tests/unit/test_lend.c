@@ -71,7 +71,15 @@ static void on_fenced(void *arg, struct lend_log *g)
 	event('f');
 }
 
-static const struct lend_ops ops = { on_grant, on_revoke, on_end, on_fenced };
+/* Session 2 is dead. */
+static bool on_hears(void *arg, const struct lend_log *g)
+{
+	(void)arg;
+	return g->session != 2;
+}
+
+static const struct lend_ops ops = { on_grant, on_revoke, on_end, on_fenced,
+				     on_hears };
 
 static void make(const struct lend_ops *o, uint32_t log_max, uint32_t ino_max)
 {
@@ -501,6 +509,26 @@ static void a_damaged_slot_is_not_covered_up(void **state)
 	log_stream_fini(&g);
 }
 
+/* Who is dead has not moved it, and other copies of it may be gone as well. */
+static void a_drain_leaves_what_nobody_could_move(void **state)
+{
+	const struct lend_log *log;
+	struct log_stream g;
+
+	(void)state;
+	log_stream_init(&g, 9, 5, LOG2);
+	assert_int_equal(alloc(2, &g, 0, NULL), 0);
+	log_stream_append(&g, 100);
+	assert_int_equal(put(2, &g, LOG_DATA_OFF), 0);
+	lend_drain(fix.l, 2000);
+	lend_set_now(fix.l, 2000);
+	assert_int_equal(lend_expire(fix.l), 0);
+	assert_int_equal(fence(9, 6, 5, &log), 0);
+	assert_false(log->given_up);
+	assert_int_equal(log->region_count, 1);
+	log_stream_fini(&g);
+}
+
 static void a_drain_takes_at_its_deadline_and_not_before(void **state)
 {
 	const struct lend_log *log;
@@ -752,6 +780,7 @@ int main(void)
 		TEST(records_behind_a_slot_are_found),
 		TEST(a_damaged_slot_is_not_covered_up),
 		TEST(a_log_is_found_for_its_writer_alone),
+		TEST(a_drain_leaves_what_nobody_could_move),
 		TEST(a_drain_takes_at_its_deadline_and_not_before),
 		TEST(a_verdict_counts_only_in_silence),
 		TEST(a_fence_is_forgotten_by_a_verdict_alone),

@@ -31,27 +31,31 @@ static int ask(struct link *l, bool on, uint64_t deadline_ms)
 	return rv;
 }
 
-/* Until nothing is lent any more: by the deadline it is taken. */
+/* Until nothing is lent any more, or the deadline is over: what is here then
+ * stays. */
 static int wait_empty(struct link *l, json_t **status)
 {
-	for (;;) {
+	for (uint32_t over = 0; over < 5;) {
 		int rv = link_json(l, WIRE_OP_ADMIN_STATUS, status);
 
 		if (rv < 0 || !l->c->o.wait || l->c->o.off ||
 		    json_u64(*status, "lent_bytes") == 0)
 			return rv;
+		over += json_u64(*status, "drain_ms") == 0;
 		progress(l->c, "%s: %" PRIu64 " logs, %" PRIu64 " MiB",
 			 link_name(l), json_u64(*status, "logs"),
 			 json_u64(*status, "lent_bytes") >> 20);
 		json_decref(*status);
 		nap();
 	}
+	return link_json(l, WIRE_OP_ADMIN_STATUS, status);
 }
 
 static int drain(struct link *l)
 {
 	const struct ctl_options *o = &l->c->o;
 	json_t *status = NULL;
+	int code = CTL_OK;
 	int rv = ask(l, !o->off, o->deadline_ms);
 
 	if (rv == 0)
@@ -61,15 +65,21 @@ static int drain(struct link *l)
 		ctl_err("%s: %s", link_name(l), strerror(-rv));
 		return CTL_FAILED;
 	}
+	if (o->wait && !o->off && json_u64(status, "lent_bytes") > 0) {
+		ctl_err("%s: %" PRIu64 " logs have no mount here that could "
+			"move them; they stay until one has recovered them",
+			link_name(l), json_u64(status, "logs"));
+		code = CTL_PARTLY;
+	}
 	if (o->json) {
 		out_json(status);
-		return CTL_OK;
+		return code;
 	}
 	printf("%s: %s, %" PRIu64 " logs here, %" PRIu64 " taken from their "
 	       "owners\n", link_name(l), json_text(status, "state", "?"),
 	       json_u64(status, "logs"), json_u64(status, "reclaimed"));
 	json_decref(status);
-	return CTL_OK;
+	return code;
 }
 
 int cmd_logd_drain(struct ctl *c, char **args)
