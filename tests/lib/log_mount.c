@@ -51,6 +51,9 @@ void lm_kill(struct lmount *m)
 {
 	core_free(m->d->f.c);
 	m->d->f.c = NULL;
+	/* What the test holds of it goes with its connections. */
+	for (uint32_t i = 0; i < m->d->logd_count; i++)
+		mini_logd_drop(m->d->l[i]);
 }
 
 int lm_start(struct lmount *m)

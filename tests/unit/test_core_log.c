@@ -230,6 +230,81 @@ static void test_the_blocks_do_not_answer_before_the_log_is_dropped(
 	lm_stop(m);
 }
 
+static void test_a_truncate_without_a_majority_is_made_in_the_blocks(
+	void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f");
+	struct fix_call *k;
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, 4 * LEN, 1), 0);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, true);
+	k = lm_write_start(m, f, 4 * LEN, LEN, 2);
+	assert_int_equal(d_truncate(m->d, f, 2 * LEN), 0);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	assert_int_equal(d_truncate(m->d, f, 3 * LEN), 0);
+	assert_int_equal(d_fsync(m->d, f), 0);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, false);
+	lm_remount(m);
+	f = lm_open(m, m->dir, "f");
+	assert_int_equal(d_size(m->d, f), 3 * LEN);
+	lm_check(m, f, 0, 2 * LEN, 1);
+	lm_check_zeros(m, f, 2 * LEN, LEN);
+	d_close(m->d, f);
+	lm_stop(m);
+}
+
+static void test_a_file_leaves_while_its_majority_hangs(void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f"), *g = lm_create(m, "g");
+	struct fix_call *k, *l;
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, LEN, 1), 0);
+	assert_int_equal(lm_write(m, g, 0, LEN, 1), 0);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, true);
+	k = lm_write_start(m, f, LEN, LEN, 2);
+	l = lm_write_start(m, g, LEN, LEN, 2);
+	assert_int_equal(op_rename(&m->d->f, m->dir, "f", ROOT_INO, "f", 0),
+			 0);
+	assert_int_equal(op_unlink(&m->d->f, m->dir, "g", false), 0);
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	assert_int_equal(fix_call_end(l, NULL), 0);
+	lm_check(m, g, LEN, LEN, 2);
+	d_close(m->d, g);
+	assert_int_equal(d_fsync(m->d, f), 0);
+	lm_check_durable(m, f, LEN, LEN, 2);
+	d_close(m->d, f);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, false);
+	lm_stop(m);
+}
+
+/* A soft mount does not wait for ever, for peers and blocks that hang. */
+static void test_a_soft_mount_tells_that_nobody_answers(void **state)
+{
+	const struct dfix_options soft = { .logd_count = 3,
+					   .timeout_ms = 500 };
+	struct lmount *m = lm_new(&soft, "destage=close");
+	struct core_file *f = lm_create(m, "f");
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, LEN, 1), 0);
+	wait_until(lm_have(m, core_file_ino(f), 1) == 3);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, true);
+	d_hold(m->d, 0, true);
+	assert_int_not_equal(lm_write(m, f, LEN, LEN, 2), 0);
+	lm_kill(m);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, false);
+	d_hold(m->d, 0, false);
+	assert_int_equal(lm_start(m), 0);
+	f = lm_open(m, m->dir, "f");
+	lm_check(m, f, 0, LEN, 1);
+	d_close(m->d, f);
+	lm_stop(m);
+}
+
 /* Metad refuses: the log's older records would be put over what is in the
  * blocks. */
 static void test_a_log_that_is_not_dropped_is_not_forgotten(void **state)
@@ -781,6 +856,10 @@ int main(void)
 			test_a_majority_that_is_gone_is_given_up_for_the_blocks),
 		cmocka_unit_test(
 			test_the_blocks_do_not_answer_before_the_log_is_dropped),
+		cmocka_unit_test(
+			test_a_truncate_without_a_majority_is_made_in_the_blocks),
+		cmocka_unit_test(test_a_file_leaves_while_its_majority_hangs),
+		cmocka_unit_test(test_a_soft_mount_tells_that_nobody_answers),
 		cmocka_unit_test(
 			test_a_log_that_is_not_dropped_is_not_forgotten),
 		cmocka_unit_test(test_without_peers_and_blocks_a_write_fails),

@@ -126,6 +126,29 @@ static void test_one_peer_of_three_may_have_given_it_up(void **state)
 	lm_stop(m);
 }
 
+static void test_two_peers_of_five_may_be_lost(void **state)
+{
+	const struct dfix_options five = { .logd_count = 5 };
+
+	(void)state;
+	for (uint32_t i = 0; i < 5; i++) {
+		struct lmount *m = lm_new(&five, "peers=5 destage=close");
+		struct core_file *f = lm_create(m, "f");
+		uint32_t a = i, b = (i + 1 + i % 3) % 5;
+
+		for (uint32_t j = 0; j < 20; j++)
+			assert_int_equal(lm_write(m, f, j * LEN, LEN, j), 0);
+		wait_until(lm_have(m, core_file_ino(f), 20) == 5);
+		lm_kill(m);
+		mini_logd_restart(m->d->l[a]);
+		mini_logd_down(m->d->l[b]);
+		assert_int_equal(lm_start(m), 0);
+		check_all(m, 20);
+		mini_logd_up(m->d->l[b], true);
+		lm_stop(m);
+	}
+}
+
 /* Which two it is does not matter: one that lags may be among them. */
 static void test_a_peer_that_lags_is_not_believed(void **state)
 {
@@ -651,6 +674,7 @@ int main(void)
 		cmocka_unit_test(test_one_peer_of_three_may_be_lost),
 		cmocka_unit_test(test_one_peer_of_three_may_come_back_empty),
 		cmocka_unit_test(test_one_peer_of_three_may_have_given_it_up),
+		cmocka_unit_test(test_two_peers_of_five_may_be_lost),
 		cmocka_unit_test(test_a_peer_that_lags_is_not_believed),
 		cmocka_unit_test(test_what_was_on_its_way_is_a_prefix),
 		cmocka_unit_test(
