@@ -16,7 +16,7 @@ test_cleanup() {
 }
 
 # ---- the memory itself ----
-"$TST/vm/log_fence" 10.9.0.2 || fail "log_fence"
+BIN=$BIN "$TST/vm/log_fence" 10.9.0.2 || fail "log_fence"
 
 UP_OPTS=transport=verbs
 logs_up
