@@ -119,7 +119,7 @@ void log_commit_wait(struct core_inode *in, struct log_wait *w)
 {
 	struct log_file *lf = in->log;
 
-	log_verbs_look(lf);
+	log_verbs_look(lf->c);
 	w->seq = lf->w.seq;
 	w->next = NULL;
 	*lf->wait_tail = w;

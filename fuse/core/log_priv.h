@@ -10,7 +10,7 @@
  *	log_open.c     how a log begins, or why not
  *	log_file.c     a log's life: appending, commitment, the end
  *	log_link.c     one log at one peer: lent regions, posts, answers
- *	log_xport_verbs.c  posts written into a peer's memory
+ *	log_xport_verbs.c, log_verbs_dev.c  posts written into a peer's memory
  *	log_lag.c      which peers are sent a write at once, and which later
  *	log_dev.c      log daemons as this mount knows them
  *	log_order.c    which block writes wait for logs
@@ -177,6 +177,8 @@ struct log_client {
 	struct log_dev *devs[LOG_DAEMON_COUNT_MAX];
 	uint32_t dev_count;
 	struct log_verbs *verbs; /* NULL: not needed yet */
+	struct core_deferred verbs_look; /* for what is complete */
+	bool verbs_looks;
 	struct dlist files;
 	struct rpc_timer tick;
 	bool ticking;

@@ -41,7 +41,7 @@ struct log_conn *log_verbs_connect(struct log_file *lf, uint32_t peer,
 /* Nothing more is heard of it. */
 void log_verbs_close(struct log_conn *k);
 /* Takes what is complete by now; never within the xport's post(). */
-void log_verbs_look(struct log_file *lf);
+void log_verbs_look(struct core *c);
 /* Is there hope for a device? */
 bool log_verbs_maybe(struct core *c);
 /* There is another mirror: its memory will be sent from. */

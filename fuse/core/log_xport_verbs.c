@@ -8,8 +8,8 @@
  * destroying. It also takes completions; it stays awake for a short time while
  * posts are on their way and pays for that, and else sleeps on the devices'
  * completion channels. Posts are made by whoever holds the core's lock, who
- * looks once what is complete already: an adapter of software is done when it
- * returns.
+ * looks once what is complete already (an adapter of software is done when it
+ * returns) and else sees to it that the thread is woken.
  *
  * Of a connection, state, lf and posts belong to the lock, the rest to the
  * thread. A closed one keeps its mirrors until its queue pair is gone. */
@@ -30,11 +30,8 @@
 #include "common/clock.h"
 #include "common/diag.h"
 #include "fuse/core/log_priv.h"
+#include "fuse/core/log_verbs_dev.h"
 
-/* Of one connection: each post is two writes and, with iWARP, a read. */
-#define POST_WRS 3u
-#define CONN_WRS (POST_WRS * LOG_WRITER_POST_MAX)
-#define CQ_ENTRIES 4096
 #define CONNECT_MS 1000u /* as long as a peer may be away */
 #define ACK_TIMEOUT 14 /* 67 ms a try */
 #define RETRIES 6 /* 7 is for ever */
@@ -55,17 +52,6 @@ enum conn_state {
 struct conn_post {
 	struct log_post post;
 	struct log_mirror *mirror;
-};
-
-struct vdev {
-	struct ibv_context *verbs;
-	struct ibv_pd *pd;
-	struct ibv_comp_channel *channel;
-	struct ibv_cq *cq;
-	uint32_t index; /* of log_mirror.mr */
-	uint32_t conn_count, conn_max;
-	bool iwarp;
-	bool gone;
 };
 
 struct log_conn {
@@ -313,6 +299,8 @@ static int conn_send(struct log_conn *k, struct conn_post *p)
 	return ibv_post_send(k->id->qp, wr, &bad);
 }
 
+static void look_later(struct log_client *l);
+
 static bool verbs_post(struct log_file *lf, uint32_t peer)
 {
 	struct log_link *l = &lf->links[peer];
@@ -336,6 +324,7 @@ static bool verbs_post(struct log_file *lf, uint32_t peer)
 	atomic_fetch_add(&k->v->in_flight, 1);
 	if (err)
 		conn_break(k, false, "a write could not be posted");
+	look_later(lf->c->log);
 	return true;
 }
 
@@ -373,20 +362,56 @@ static void completed(struct log_verbs *v, const struct ibv_wc *wc)
 		log_step(lf);
 }
 
-void log_verbs_look(struct log_file *lf)
+/* What is complete by now; lock held. */
+static void look(struct log_verbs *v)
 {
 	struct ibv_wc wc[WC_BATCH];
 
-	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
-		const struct log_conn *k = lf->links[i].conn;
-		int count;
+	for (uint32_t i = 0; i < v->dev_count; i++) {
+		struct vdev *d = v->devs[i];
+		int count = d->gone ? 0 : ibv_poll_cq(d->cq, WC_BATCH, wc);
 
-		if (!k || k->state != CONN_UP || k->posted == k->done)
-			continue;
-		count = ibv_poll_cq(k->dev->cq, WC_BATCH, wc);
-		for (int j = 0; j < count; j++)
-			completed(lf->c->log->verbs, &wc[j]);
+		for (int k = 0; k < count; k++)
+			completed(v, &wc[k]);
 	}
+}
+
+void log_verbs_look(struct core *c)
+{
+	struct log_verbs *v = c->log->verbs;
+
+	if (v && atomic_load(&v->in_flight) > 0)
+		look(v);
+}
+
+/* Who has posted looks himself, and has the thread woken only for what is not
+ * complete by then. */
+static void look_after(struct core_deferred *def)
+{
+	struct log_client *l = container_of(def, struct log_client,
+					    verbs_look);
+	struct log_verbs *v;
+
+	core_lock(l->c);
+	l->verbs_looks = false;
+	log_verbs_look(l->c);
+	v = l->verbs;
+	if (v && atomic_load(&v->in_flight) > 0) {
+		for (uint32_t i = 0; i < v->dev_count; i++)
+			if (!v->devs[i]->gone)
+				(void)ibv_req_notify_cq(v->devs[i]->cq, 0);
+		look(v); /* what came before that tells nobody */
+	}
+	core_unlock(l->c);
+}
+
+static void look_later(struct log_client *l)
+{
+	if (l->verbs_looks)
+		return;
+	l->verbs_looks = true;
+	l->verbs_look.fn = look_after;
+	core_defer(l->c, &l->verbs_look);
 }
 
 /* Returns whether there was anything. */
@@ -412,51 +437,6 @@ static bool poll_devs(struct log_verbs *v)
 
 /* ---- devices; the thread ---- */
 
-static void dev_close(struct vdev *d)
-{
-	if (d->cq)
-		(void)ibv_destroy_cq(d->cq);
-	if (d->channel)
-		(void)ibv_destroy_comp_channel(d->channel);
-	/* Mirrors that are still being sent from may hold it: then it stays. */
-	if (d->pd)
-		(void)ibv_dealloc_pd(d->pd);
-	d->cq = NULL;
-	d->channel = NULL;
-	d->pd = NULL;
-}
-
-static int nonblocking(int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	return fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
-}
-
-static int dev_open(struct vdev *d)
-{
-	struct ibv_device_attr attr;
-	int cqe = CQ_ENTRIES, rv;
-
-	if (ibv_query_device(d->verbs, &attr))
-		return -EIO;
-	if (attr.max_cqe < cqe)
-		cqe = attr.max_cqe;
-	d->conn_max = (uint32_t)cqe / CONN_WRS;
-	d->iwarp = d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-	d->pd = ibv_alloc_pd(d->verbs);
-	d->channel = ibv_create_comp_channel(d->verbs);
-	if (!d->pd || !d->channel)
-		return -ENOMEM;
-	rv = nonblocking(d->channel->fd);
-	if (rv == 0)
-		rv = nonblocking(d->verbs->async_fd);
-	if (rv < 0)
-		return rv;
-	d->cq = ibv_create_cq(d->verbs, cqe, NULL, d->channel, 0);
-	return d->cq ? 0 : -ENOMEM;
-}
-
 /* NULL: none, or not usable. */
 static struct vdev *dev_of(struct log_verbs *v, struct ibv_context *verbs)
 {
@@ -472,12 +452,14 @@ static struct vdev *dev_of(struct log_verbs *v, struct ibv_context *verbs)
 		return NULL;
 	d->verbs = verbs;
 	d->index = v->dev_count;
-	if (dev_open(d) < 0) {
-		dev_close(d);
+	if (vdev_open(d) < 0) {
+		vdev_close(d);
 		free(d);
 		return NULL;
 	}
+	core_lock(v->c);
 	v->devs[v->dev_count++] = d;
+	core_unlock(v->c);
 	return d;
 }
 
@@ -739,7 +721,7 @@ static void dev_removed(struct log_verbs *v, struct vdev *d)
 	core_lock(v->c);
 	mirrors_release(v, d);
 	core_unlock(v->c);
-	dev_close(d);
+	vdev_close(d);
 }
 
 /* What is wrong with a queue pair its completions need not tell. */
@@ -870,8 +852,8 @@ static void wait_events(struct log_verbs *v, bool block)
 		if (v->devs[i]->gone)
 			continue;
 		/* A completion before this is found by the poll below, one
-		 * after it wakes us. */
-		if (block)
+		 * after it wakes us; of later posts look_after() sees to it. */
+		if (block && atomic_load(&v->in_flight) > 0)
 			(void)ibv_req_notify_cq(v->devs[i]->cq, 0);
 		of[count] = of[count + 1] = v->devs[i];
 		p[count++] = (struct pollfd){
@@ -907,7 +889,7 @@ static void verbs_begin(struct log_verbs *v)
 {
 	v->channel = rdma_create_event_channel();
 	if (v->channel) {
-		if (nonblocking(v->channel->fd) == 0)
+		if (vdev_nonblocking(v->channel->fd) == 0)
 			return;
 		rdma_destroy_event_channel(v->channel);
 		v->channel = NULL;
@@ -920,6 +902,7 @@ static void verbs_begin(struct log_verbs *v)
 static void *verbs_thread(void *arg)
 {
 	struct log_verbs *v = arg;
+	uint32_t count;
 
 	verbs_begin(v);
 	while (!atomic_load(&v->stop)) {
@@ -934,11 +917,14 @@ static void *verbs_thread(void *arg)
 			wait_events(v, !any);
 	}
 	work(v);
-	for (uint32_t i = 0; i < v->dev_count; i++) {
-		core_lock(v->c);
+	core_lock(v->c);
+	count = v->dev_count;
+	v->dev_count = 0;
+	for (uint32_t i = 0; i < count; i++)
 		mirrors_release(v, v->devs[i]);
-		core_unlock(v->c);
-		dev_close(v->devs[i]);
+	core_unlock(v->c);
+	for (uint32_t i = 0; i < count; i++) {
+		vdev_close(v->devs[i]);
 		free(v->devs[i]);
 	}
 	if (v->channel)

@@ -804,6 +804,10 @@ void fake_verbs_hold(bool on)
 {
 	take();
 	fake.hold = on;
+	for (int i = 0; i < IDS && !on; i++)
+		if (fake.ids[i] && fake.ids[i]->id.qp)
+			cq_ring(container_of(fake.ids[i]->id.qp, struct fqp,
+					     qp)->cq);
 	give();
 }
 
