@@ -23,7 +23,8 @@ latency() {
 		{ cat "$T/log"; fail "not over verbs to $1"; }
 	head -n 1 "$T/log"
 }
-read -r alone _ < <(write_lat)
+# The better of three: on a busy machine its two ends keep each other waiting.
+alone=$(for _ in 1 2 3; do write_lat; done | sort -n | head -n 1 | cut -d ' ' -f 1)
 [ -n "$alone" ] || fail "no latency of the adapter"
 for peers in 1 3; do
 	read -r median p99 mean < <(latency $peers)
