@@ -152,6 +152,25 @@ static void test_a_late_answer_of_a_replaced_peer_is_nobodys(void **state)
 	check_after_death(m, 23, 3);
 }
 
+static void test_a_late_refusal_of_a_replaced_peer_is_nobodys(void **state)
+{
+	struct core_file *f;
+	struct lmount *m = begun(20, &f);
+
+	(void)state;
+	mini_logd_hold(m->d->l[0], WIRE_OP_LOG_WRITE, true);
+	assert_int_equal(lm_write(m, f, 20 * LEN, LEN, 20), 0);
+	wait_until(mini_logd_held(m->d->l[0]) > 0);
+	mini_logd_reclaim(m->d->l[0]);
+	lm_tell(m, 0, false);
+	wait_until(lm_count(m, replaced) == 1);
+	mini_logd_hold(m->d->l[0], 0, false);
+	wait_until(mini_logd_held(m->d->l[0]) == 0);
+	assert_int_equal(lm_write(m, f, 21 * LEN, LEN, 21), 0);
+	assert_int_equal(lm_count(m, failed_peers), 0);
+	check_after_death(m, 22, 3);
+}
+
 static void test_a_peer_that_wants_its_memory_back_is_replaced(void **state)
 {
 	struct core_file *f;
@@ -577,6 +596,8 @@ int main(void)
 		cmocka_unit_test(test_a_peer_that_hangs_is_replaced),
 		cmocka_unit_test(
 			test_a_late_answer_of_a_replaced_peer_is_nobodys),
+		cmocka_unit_test(
+			test_a_late_refusal_of_a_replaced_peer_is_nobodys),
 		cmocka_unit_test(
 			test_a_peer_that_wants_its_memory_back_is_replaced),
 		cmocka_unit_test(
