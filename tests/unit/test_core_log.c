@@ -530,6 +530,8 @@ static void test_a_truncate_has_its_place_in_the_log(void **state)
 	assert_int_equal(fix_call_end(a, NULL), 0);
 	assert_int_equal(fix_call_end(t, NULL), 0);
 	assert_int_equal(fix_call_end(b, NULL), 0);
+	lm_check_zeros(m, f, LEN + 10, 2 * LEN - 10);
+	lm_check(m, f, 3 * LEN, LEN, 3);
 	lm_remount(m);
 	f = lm_open(m, m->dir, "f");
 	assert_int_equal(d_size(m->d, f), 4 * LEN);
