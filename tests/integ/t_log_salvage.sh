@@ -40,8 +40,9 @@ def punch(fd, off, n):
     if libc.fallocate(fd, 3, ctypes.c_long(off), ctypes.c_long(n)):
         raise OSError(ctypes.get_errno(), "fallocate")
 for i in range(count):
-    k = r.randrange(20)
     size = os.fstat(fds[1]).st_size
+    # Each changes the file, so that it is a record at least.
+    k = r.randrange(20) if size > 30000 else 0
     data, off, n = r.randbytes(r.choice((1, 128, 4096, 30000))), r.randrange(size + 5000), r.randrange(1, 20000)
     if k < 17:
         both(lambda fd: os.pwrite(fd, data, off))
@@ -49,7 +50,7 @@ for i in range(count):
         both(lambda fd: os.ftruncate(fd, max(size - n, 0)))
     elif k < 19:
         both(lambda fd: os.ftruncate(fd, size + n))
-    elif size:
+    else:
         both(lambda fd: punch(fd, off % size, n))
     print(i, file=out, flush=True)
 print("done", file=out, flush=True)

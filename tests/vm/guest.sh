@@ -72,6 +72,7 @@ port() { echo "/dev/$(grep -lx "$1" /sys/class/virtio-ports/*/name |
 file_systems
 limits
 devices
+echo up >"$(port status)"
 mkfifo /run/out
 cat /run/out >"$(port out)" &
 cat=$!
