@@ -320,7 +320,7 @@ void rpc_net_free(struct rpc_net *n)
 {
 	if (!n)
 		return;
-	assert(!pthread_equal(pthread_self(), n->thread));
+	assert(!net_is_self(n));
 	atomic_store(&n->stopping, true);
 	rpc_net_wake(n, 0);
 	pthread_join(n->thread, NULL);
@@ -473,7 +473,7 @@ int rpc_call_wait(struct rpc_peer *p, uint16_t opcode, const void *body,
 			  .cb = waited_done },
 	};
 
-	assert(!pthread_equal(pthread_self(), p->net->thread));
+	assert(!net_is_self(p->net));
 	pthread_mutex_init(&w.lock, NULL);
 	pthread_cond_init(&w.cond, NULL);
 	rpc_send(p, &w.call);

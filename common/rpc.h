@@ -2,7 +2,8 @@
  * deadlines and retries in this one layer.
  *
  * A struct rpc_net owns one thread that runs an epoll loop: it connects,
- * receives, keeps deadlines and calls every callback. Any thread may send: the
+ * receives, keeps deadlines and calls every callback, but for what a caller of
+ * rpc_help() takes in; never two at a time. Any thread may send: the
  * frame is written to the socket by the caller when the socket takes it
  * (no hand-over, no wake-up), else by the loop.
  *
@@ -72,7 +73,8 @@ struct rpc_call {
 	uint8_t priv_header[WIRE_HEADER_SIZE];
 };
 
-/* What a peer is told about. Callbacks run on the net's thread. */
+/* What a peer is told about. Callbacks run on the net's thread; epoch() also
+ * within rpc_help(). */
 struct rpc_peer_ops {
 	/* HELLO was answered: a new connection is up; runs before any call is
 	 * sent over it. The peer's boot id is hr->boot_id. Calls made with

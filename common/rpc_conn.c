@@ -589,18 +589,20 @@ void conn_read(struct rpc_peer *p)
 		    (rv == READ_SHORT && !p->ended))
 			break;
 	}
-	if (rv >= 0 && (rv == READ_EMPTY || (rv != READ_MORE && !p->ended)))
-		return;
-	if (rv >= 0) {
-		p->readable = true;
-		p->net->more = true;
-	} else if (pthread_equal(pthread_self(), p->net->thread)) {
+	if (rv < 0 && net_is_self(p->net)) {
 		conn_lose(p, rv);
 		return;
-	} else {
-		p->bad = rv;
 	}
-	if (!pthread_equal(pthread_self(), p->net->thread))
+	if (rv == READ_EMPTY || (rv == READ_SHORT && !p->ended))
+		return;
+	if (rv < 0) {
+		p->bad = rv;
+	} else {
+		p->readable = true;
+		p->net->more = true;
+	}
+	/* What a helper finds is the loop's to do. */
+	if (!net_is_self(p->net))
 		rpc_net_poke(p->net);
 }
 

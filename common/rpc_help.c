@@ -80,15 +80,10 @@ void help_loop_waits(struct rpc_net *n)
 		quiet_set(n, false);
 }
 
-static bool is_loop(const struct rpc_net *n)
-{
-	return pthread_equal(pthread_self(), n->thread);
-}
-
 void help_sent(struct rpc_net *n)
 {
 	/* The loop sees to it before it waits. */
-	if (!is_alone(n) || is_loop(n))
+	if (!is_alone(n) || net_is_self(n))
 		return;
 	/* The caller may hold a lock that who has the turn waits for. */
 	if (pthread_mutex_trylock(&n->turn) != 0) {
@@ -127,7 +122,7 @@ static void helper_look(struct rpc_net *n, bool look)
 bool rpc_help_begin(struct rpc_net *n)
 {
 	if (atomic_load(&n->spin_us) == 0 || atomic_load(&n->helping) ||
-	    is_loop(n))
+	    net_is_self(n))
 		return false;
 	if (atomic_load_explicit(&n->help_credit, memory_order_relaxed) == 0 &&
 	    atomic_fetch_add(&n->help_skipped, 1) % HELP_RETRY != 0)

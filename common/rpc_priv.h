@@ -163,6 +163,10 @@ static inline void count(_Atomic uint64_t *c, uint64_t v)
 /* rpc.c */
 /* Makes the loop look again when it would sleep beyond @due_ms (0: ever). */
 void rpc_net_wake(struct rpc_net *n, uint64_t due_ms);
+static inline bool net_is_self(const struct rpc_net *n)
+{
+	return pthread_equal(pthread_self(), n->thread);
+}
 /* Has the loop look at what was set in peers. */
 void rpc_net_poke(struct rpc_net *n);
 

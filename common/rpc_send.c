@@ -335,7 +335,7 @@ void rpc_send(struct rpc_peer *p, struct rpc_call *c)
 
 void rpc_send_first(struct rpc_peer *p, struct rpc_call *c)
 {
-	assert(pthread_equal(pthread_self(), p->net->thread));
+	assert(net_is_self(p->net));
 	call_init(p, c, CALL_FIRST);
 	pthread_mutex_lock(&p->lock);
 	assert(p->conn == CONN_UP_BEGINS);
