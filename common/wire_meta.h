@@ -300,7 +300,11 @@ WIRE_MESSAGE(meta_heartbeat, META_HEARTBEAT_FIELDS);
  *	@version     grows with each change of @peers (compare and set)
  *	@session     the owner
  *	@peers       meta_log_peer, one after the other, LOG_PEER_COUNT_MAX at
- *	             most; one with another boot id has lost it all */
+ *	             most; one with another boot id has lost it all; none: the
+ *	             file is no log file but a journal
+ * A journal is a mount's own file: an orphan of the entry's session that does
+ * not go with the session but stays, as nobody's, until another one raises the
+ * entry and has it as its orphan. */
 #define META_LOG_PEER_FIELDS(F) F(u32, id) F(u64, boot_id)
 WIRE_MESSAGE(meta_log_peer, META_LOG_PEER_FIELDS);
 #define META_LOG_ENTRY_FIELDS(F)                                              \
@@ -318,7 +322,10 @@ WIRE_MESSAGE(meta_log_entry, META_LOG_ENTRY_FIELDS);
  * lease, -ENOENT. Else changes the peers: -ESTALE unless epoch, version and
  * session are the entry's. A peer must be in the cluster map with this boot id:
  * -ENXIO, unless it is on the list already. reply: meta_log_entry, when it is
- * durable. A file that goes takes its entry along. */
+ * durable. A file that goes takes its entry along.
+ * No @peers and @epoch 0: a journal, of a file that is the session's orphan:
+ * else -EINVAL, also later: no list becomes empty, and a journal gets no
+ * peers. It cannot get a name any more. */
 #define META_LOG_SET_FIELDS(F)                                                \
 	F(u64, ino)                                                           \
 	F(u64, epoch)                                                         \
@@ -329,7 +336,8 @@ WIRE_MESSAGE(meta_log_set, META_LOG_SET_FIELDS);
  * epoch; its data's stays. -ENOENT: no entry; -EBUSY: its owner is another live
  * session. reply: meta_log_entry, when it is durable.
  * DROP (mutation): all of it is in the blocks, durably. -ESTALE: another epoch
- * or owner; no entry is no error. reply: rhdr, when it is durable */
+ * or owner; no entry is no error; a journal goes when its orphan is returned.
+ * reply: rhdr, when it is durable */
 #define META_LOG_DROP_FIELDS(F) F(u64, ino) F(u64, epoch)
 WIRE_MESSAGE(meta_log_drop, META_LOG_DROP_FIELDS);
 /* LIST (query): entries after @ino, by ino; @session 0: of all; @count_max,

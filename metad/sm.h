@@ -86,7 +86,7 @@ WIRE_MESSAGE(sm_bootstrap, SM_BOOTSTRAP_FIELDS);
 WIRE_MESSAGE(sm_session_open, SM_SESSION_OPEN_FIELDS);
 /* In two steps: @dead 1 takes it out of the map (epoch grows) and refuses its
  * requests; @dead 2, after fences and size recovery, drops leases, orphans
- * (to the purge queue) and the record. */
+ * (to the purge queue; journals stay, as nobody's) and the record. */
 #define SM_SESSION_CLOSE_FIELDS(F) F(u64, session) F(u8, dead)
 WIRE_MESSAGE(sm_session_close, SM_SESSION_CLOSE_FIELDS);
 /* A block daemon's address, store id or state. Epoch grows if it changed. A
@@ -173,13 +173,13 @@ int sm_daemon_commit(struct sm *sm, uint32_t id, uint64_t *commit);
 #define SM_GIVEN_UP_MAX 16u
 bool sm_store_given_up(struct sm *sm, uint32_t id, uint64_t hi, uint64_t lo);
 
-/* An entry of the logs' registry (META_LOG_*). */
+/* An entry of the logs' registry (META_LOG_*); without peers: a journal's. */
 struct sm_log {
 	uint64_t ino, epoch, data_epoch, session;
 	uint32_t version, peer_count;
 	struct meta_log_peer peers[LOG_PEER_COUNT_MAX];
 };
-bool sm_log_find(struct sm *sm, uint64_t ino, struct sm_log *l);
+bool sm_log_find(const struct sm *sm, uint64_t ino, struct sm_log *l);
 /* The last epoch a log was given; entries. */
 uint64_t sm_log_epoch(const struct sm *sm);
 uint64_t sm_log_count(const struct sm *sm);

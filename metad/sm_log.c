@@ -14,7 +14,7 @@ static bool peer_listed(const struct sm_log *l, uint32_t id, uint64_t boot_id)
 	return false;
 }
 
-/* One at least, each once, as they are in @in. */
+/* Each once, as they are in @in; none: a journal's. */
 static bool peers_decode(struct wire_in *in, struct sm_log *l)
 {
 	l->peer_count = 0;
@@ -30,7 +30,7 @@ static bool peers_decode(struct wire_in *in, struct sm_log *l)
 				return false;
 		l->peers[l->peer_count++] = p;
 	}
-	return l->peer_count > 0;
+	return true;
 }
 
 static struct wire_str peers_encode(const struct sm_log *l,
@@ -76,7 +76,7 @@ static void log_put(struct sm *sm, const struct sm_log *l)
 	sm_put(sm, &k, &o);
 }
 
-bool sm_log_find(struct sm *sm, uint64_t ino, struct sm_log *l)
+bool sm_log_find(const struct sm *sm, uint64_t ino, struct sm_log *l)
 {
 	struct sm_key k = sm_key1(SM_K_LOG, ino);
 	struct wire_in val;
@@ -121,8 +121,11 @@ int sm_check_log_set(const void *body, size_t len)
 	if (err != 0)
 		return err;
 	wire_in_init(&in, q.peers.p, q.peers.len);
-	return peers_decode(&in, &l) && (q.epoch != 0 || q.version == 0) ?
-	       0 : -EINVAL;
+	if (!peers_decode(&in, &l))
+		return -EINVAL;
+	/* no list becomes empty, and there is no version of what is made */
+	return (q.epoch != 0 ? l.peer_count > 0 : q.version == 0) ? 0 :
+								    -EINVAL;
 }
 
 /* Those that are new on the list must live, as far as the map tells. */
@@ -156,9 +159,16 @@ static int log_make(struct sm_ctx *x, struct sm_log *l)
 		return -EEXIST;
 	if (sm->g.log_count >= LOG_COUNT_MAX)
 		return -ENOSPC;
+	if (l->peer_count == 0 && (in.nlink != 0 || in.orphan != x->session))
+		return -EINVAL;
 	err = check_peers(x, NULL, l);
 	if (err != 0)
 		return err;
+	if (l->peer_count == 0) {
+		/* Nobody may give a journal a name. */
+		in.flags &= ~SM_INODE_LINKABLE;
+		sm_inode_put(sm, &in);
+	}
 	l->epoch = l->data_epoch = ++sm->g.log_epoch;
 	l->version = 1;
 	l->session = x->session;
@@ -176,6 +186,8 @@ static int log_change(struct sm_ctx *x, const struct meta_log_set *q,
 	if (!sm_log_find(x->sm, q->ino, &was) || was.epoch != q->epoch ||
 	    was.version != q->version || was.session != x->session)
 		return -ESTALE;
+	if (was.peer_count == 0)
+		return -EINVAL;
 	err = check_peers(x, &was, l);
 	if (err != 0)
 		return err;
@@ -210,6 +222,7 @@ int sm_run_log_set(struct sm_ctx *x, const void *body, size_t len)
 int sm_run_log_raise(struct sm_ctx *x, const void *body, size_t len)
 {
 	struct meta_ino q;
+	struct sm_inode in;
 	struct sm_log l;
 	int err = meta_ino_parse(body, len, &q);
 
@@ -224,6 +237,11 @@ int sm_run_log_raise(struct sm_ctx *x, const void *body, size_t len)
 	l.session = x->session;
 	log_put(x->sm, &l);
 	put_entry(x, &l, &x->out);
+	/* A journal is there as long as its entry is. */
+	if (l.peer_count == 0 && sm_inode_get(x->sm, q.ino, &in)) {
+		sm_orphan_move(x->sm, &in, x->session);
+		sm_inode_put(x->sm, &in);
+	}
 	return 0;
 }
 

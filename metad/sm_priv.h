@@ -131,6 +131,10 @@ ssize_t sm_blob_get(const struct sm *sm, const struct sm_key *prefix,
 #define SM_INODE_WRITTEN 0x20u /* was ever leased or sized: has blocks */
 #define SM_INODE_LOG 0x40u /* META_ATTR_LOG */
 #define SM_INODE_KNOWN 0x7eu
+/* sm_inode.orphan of a journal (struct sm_log without peers) whose session has
+ * ended: it waits for the session that raises the entry. No session's number
+ * comes near. */
+#define SM_NOBODY UINT64_MAX
 
 struct sm_inode {
 	uint64_t ino;
@@ -147,7 +151,8 @@ struct sm_inode {
 	uint64_t parent; /* directories */
 	uint64_t entries; /* directories */
 	uint64_t lease; /* session that holds the write lease; 0 */
-	uint64_t orphan; /* session that keeps it alive at nlink 0; 0 */
+	uint64_t orphan; /* session that keeps it alive at nlink 0; 0;
+			  * SM_NOBODY */
 	uint32_t xattr_list; /* bytes of names with their NULs */
 	uint32_t xattr_bytes; /* names and values */
 	uint8_t block_log2;
@@ -323,6 +328,8 @@ int sm_run_cut_done(struct sm_ctx *x, const void *body, size_t len);
 void sm_inode_destroy(struct sm_ctx *x, struct sm_inode *in);
 void sm_orphan_add(struct sm_ctx *x, struct sm_inode *in);
 void sm_orphan_del(struct sm *sm, struct sm_inode *in);
+/* @in, an orphan, is @session's now. Two changes; does not write @in. */
+void sm_orphan_move(struct sm *sm, struct sm_inode *in, uint64_t session);
 int sm_run_purge_done(struct sm_ctx *x, const void *body, size_t len);
 
 /* ---- sm_map.c ---- */

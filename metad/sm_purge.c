@@ -20,6 +20,15 @@ void sm_orphan_del(struct sm *sm, struct sm_inode *in)
 	in->orphan = 0;
 }
 
+void sm_orphan_move(struct sm *sm, struct sm_inode *in, uint64_t session)
+{
+	struct sm_key k = sm_key2(SM_K_ORPHAN, session, in->ino);
+
+	sm_orphan_del(sm, in);
+	in->orphan = session;
+	cow_put(sm->tree, k.b, k.len, NULL, 0);
+}
+
 static void purge_put(struct sm_ctx *x, uint64_t ino)
 {
 	struct sm_key k = sm_key1(SM_K_PURGE, ino);

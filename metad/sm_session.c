@@ -161,6 +161,22 @@ static bool first_ino(const struct sm *sm, enum sm_kind kind, uint64_t session,
 	return true;
 }
 
+/* The end of an orphan's session. What a journal says must outlive it, until
+ * the next mount has done it. */
+static void drop_orphan(struct sm_ctx *x, struct sm_inode *in)
+{
+	struct sm_log l;
+
+	if (sm_log_find(x->sm, in->ino, &l) && l.peer_count == 0) {
+		sm_orphan_move(x->sm, in, SM_NOBODY);
+		sm_inode_put(x->sm, in);
+	} else {
+		sm_inode_destroy(x, in);
+	}
+}
+
+_Static_assert(SM_DESTROY_CHANGES >= 3, "a journal is moved and written");
+
 /* Everything the session had goes, one reservation an inode. */
 static int drop_holdings(struct sm_ctx *x, uint64_t session)
 {
@@ -173,7 +189,7 @@ static int drop_holdings(struct sm_ctx *x, uint64_t session)
 			return -ENOMEM;
 		if (!sm_inode_get(sm, ino, &in) || in.orphan != session)
 			return -EIO;
-		sm_inode_destroy(x, &in);
+		drop_orphan(x, &in);
 	}
 	while (first_ino(sm, SM_K_LEASE, session, &ino)) {
 		if (cow_reserve(sm->tree, 2) != 0)

@@ -57,6 +57,13 @@ static bool check_reply(struct verify *v, struct wire_in *key,
 	       sm_reply_decode(&r, &cut_ino, val) && r.pos <= v->sm->g.pos;
 }
 
+static bool is_journal(const struct verify *v, uint64_t ino)
+{
+	struct sm_log l;
+
+	return sm_log_find(v->sm, ino, &l) && l.peer_count == 0;
+}
+
 static bool check_holding(struct verify *v, struct wire_in *key,
 			  struct wire_in *val, bool lease)
 {
@@ -69,7 +76,9 @@ static bool check_holding(struct verify *v, struct wire_in *key,
 	else
 		v->orphans++;
 	return wire_in_end(key) == 0 && val->len == 0 &&
-	       session_known(v, session) && sm_inode_get(v->sm, ino, &in) &&
+	       (session_known(v, session) ||
+		(!lease && session == SM_NOBODY && is_journal(v, ino))) &&
+	       sm_inode_get(v->sm, ino, &in) &&
 	       (lease ? in.lease : in.orphan) == session;
 }
 
@@ -109,7 +118,9 @@ static bool check_log(struct verify *v, struct wire_in *key,
 	return wire_in_end(key) == 0 && sm_log_decode(&l, ino, val) &&
 	       l.epoch <= v->sm->g.log_epoch &&
 	       l.session < v->sm->g.next_session &&
-	       sm_inode_get(v->sm, ino, &in) && S_ISREG(in.mode);
+	       sm_inode_get(v->sm, ino, &in) && S_ISREG(in.mode) &&
+	       (l.peer_count != 0 || in.orphan == l.session ||
+		in.orphan == SM_NOBODY);
 }
 
 static bool check_inode(struct verify *v, struct wire_in *key,

@@ -110,7 +110,7 @@ static void meta_op_create(struct fuzz_rng *rng, struct wire_out *o)
 	meta_create_encode(o, &m);
 }
 
-/* A log of three daemons, which registered or did not. */
+/* A log of up to three daemons, which registered or did not; a journal. */
 static void meta_op_log_set(struct fuzz_rng *rng, struct wire_out *o)
 {
 	struct meta_log_set m = { .ino = fuzz_number(rng, 9),
@@ -121,7 +121,7 @@ static void meta_op_log_set(struct fuzz_rng *rng, struct wire_out *o)
 	if (m.epoch > 0)
 		m.version = (uint32_t)fuzz_number(rng, 3);
 	wire_out_init(&list, buf, sizeof(buf));
-	for (uint32_t i = 1 + fuzz_below(rng, 3); i > 0; i--) {
+	for (uint32_t i = fuzz_below(rng, 4); i > 0; i--) {
 		struct meta_log_peer p = { i, 1 + fuzz_below(rng, 2) };
 
 		meta_log_peer_encode(&list, &p);

@@ -1,6 +1,7 @@
 /* Goal: the real hail-metad knows its log daemons, and no others; its registry
- * of logs outlives kills, and nothing in it is told before it is durable; a log
- * daemon is told what it need not keep, and nothing else.
+ * of logs outlives kills, and nothing in it is told before it is durable; a
+ * journal is there until a mount has done what it says; a log daemon is told
+ * what it need not keep, and nothing else.
  * Method: the program as a child, log daemons and sessions played by hand; TAP.
  *
  * usage: metad_logs [NAME...]	(run from the top, or with BIN=)
@@ -487,6 +488,109 @@ static void a_dead_sessions_log_is_raised_by_the_next(struct metad_run *x)
 	metad_client_fini(&e);
 }
 
+static uint64_t unnamed_file(struct metad_client *c)
+{
+	CHECK_EQ(metad_client_create(c, ROOT_INO, "", META_CREATE_TMPFILE |
+							      META_CREATE_OPEN |
+							      META_CREATE_LEASE),
+		 0);
+	return c->attr.ino;
+}
+
+static void restart(struct metad_run *x)
+{
+	child_kill9(&x->child);
+	metad_run_start(x, NULL);
+}
+
+/* The session of a mount that crashed; metad is killed before the next one
+ * comes, and after. The journal stays, with all that the block daemons have of
+ * it, until it is dropped; other files without a name go. */
+static void a_journal_outlives_mounts_and_metad(struct metad_run *x)
+{
+	struct metad_client c, d, e;
+	struct meta_log_entry l;
+	uint64_t ino, other;
+
+	metad_client_begin(x, &c);
+	fake_blockd_set_end(x->blockd[0], 123456, 20, 7000000000000000000);
+	other = unnamed_file(&c);
+	ino = unnamed_file(&c);
+	CHECK_EQ(log_set(&c, ino, 0, 0, NULL, 0), 0);
+	CHECK_EQ(entry_of(&c).peers.len, 0);
+	restart(x);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(log_list(&c, &l), 1);
+	CHECK(l.ino == ino && l.live == 1 && l.peers.len == 0);
+	/* the mount has crashed */
+	CHECK_EQ(metad_client_open(x, &d, 1), 0);
+	EVENTUALLY(fake_blockd_purged(x->blockd[0], other) == 1);
+	CHECK_EQ(metad_client_getattr(&d, other), -ENOENT);
+	CHECK_EQ(metad_client_getattr(&d, ino), 0);
+	CHECK_EQ(d.attr.size, 123456);
+	CHECK(d.attr.nlink == 0 && !(d.attr.flags & META_ATTR_LEASED));
+	CHECK_EQ(log_list(&d, &l), 1);
+	CHECK(l.ino == ino && l.live == 0 && l.peers.len == 0);
+	restart(x);
+	CHECK_EQ(metad_client_reconnect(&d), 0);
+	CHECK_EQ(log_raise(&d, ino), 0);
+	CHECK(entry_of(&d).epoch == 2 && entry_of(&d).session == d.session);
+	CHECK_EQ(metad_client_lease(&d, ino), 0);
+	/* and so has the next one, which had not done all of it */
+	CHECK_EQ(metad_client_open(x, &e, 1), 0);
+	restart(x);
+	CHECK_EQ(metad_client_reconnect(&e), 0);
+	CHECK_EQ(log_raise(&e, ino), 0);
+	l = entry_of(&e);
+	CHECK_EQ(metad_client_getattr(&e, ino), 0);
+	CHECK_EQ(e.attr.size, 123456);
+	CHECK_EQ(fake_blockd_purged(x->blockd[0], ino), 0);
+	CHECK_EQ(log_drop(&e, ino, l.epoch), 0);
+	CHECK_EQ(metad_client_give_back(&e, ino, META_RETURN_ORPHAN), 0);
+	CHECK_EQ(metad_client_sync(&e), 0);
+	EVENTUALLY(fake_blockd_purged(x->blockd[0], ino) == 1);
+	CHECK_EQ(log_list(&e, &l), 0);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+	metad_client_fini(&e);
+}
+
+/* A mount may end well and leave one; a backup has it, too. */
+static void a_journal_is_in_a_backup(struct metad_run *x)
+{
+	char backup[128], data[128];
+	const char *args[] = { "--restore", backup, "--data", data, NULL };
+	struct metad_client c, d;
+	struct meta_log_entry l;
+	uint64_t ino;
+
+	snprintf(backup, sizeof(backup), "%s/backup", x->child.dir);
+	snprintf(data, sizeof(data), "%s/restored", x->child.dir);
+	metad_client_begin(x, &c);
+	ino = unnamed_file(&c);
+	CHECK_EQ(log_set(&c, ino, 0, 0, NULL, 0), 0);
+	CHECK_EQ(metad_client_give_back(&c, ino, META_RETURN_LEASE), 0);
+	CHECK_EQ(metad_client_call(&c, WIRE_OP_META_SESSION_CLOSE, NULL, 0), 0);
+	metad_client_fini(&c);
+	metad_run_backup(x, backup);
+	metad_run_blockd_end(x, 0);
+	child_term(&x->child);
+	metad_run_start(x, args);
+	metad_run_blockd(x, 0, 11, 5);
+	while (metad_client_open(x, &d, 1) < 0) {
+		metad_client_fini(&d);
+		sleep_ms(20);
+	}
+	CHECK_EQ(log_list(&d, &l), 1);
+	CHECK(l.ino == ino && l.live == 0 && l.peers.len == 0);
+	CHECK_EQ(log_raise(&d, ino), 0);
+	l = entry_of(&d);
+	CHECK(l.epoch > 1 && l.data_epoch == 1 && l.session == d.session);
+	CHECK_EQ(metad_client_getattr(&d, ino), 0);
+	CHECK_EQ(log_drop(&d, ino, l.epoch), 0);
+	metad_client_fini(&d);
+}
+
 /* ---- what a log daemon need not keep ---- */
 
 static void only_what_nobody_owns_is_given_up(struct metad_run *x)
@@ -796,6 +900,8 @@ int main(int argc, char **argv)
 		METAD_TEST(a_kill_between_question_and_answer, 1),
 		METAD_TEST(a_race_of_two_changes_has_one_winner, 1),
 		METAD_TEST(a_dead_sessions_log_is_raised_by_the_next, 1),
+		METAD_TEST(a_journal_outlives_mounts_and_metad, 1),
+		METAD_TEST(a_journal_is_in_a_backup, 1),
 		METAD_TEST(only_what_nobody_owns_is_given_up, 1),
 		METAD_TEST(an_older_copy_judges_nothing, 1),
 		METAD_TEST(a_restore_goes_on_beyond_all_epochs, 1),

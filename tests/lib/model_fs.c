@@ -318,6 +318,14 @@ int model_fs_rmdir(struct model_fs *m, uint64_t dir, const char *name,
 	return remove_name(m, dir, name, true, now);
 }
 
+void model_fs_bury(struct model_fs *m, uint64_t ino)
+{
+	struct model_inode *in = model_find(m, ino);
+
+	if (in != NULL)
+		in->linkable = false;
+}
+
 int model_fs_link(struct model_fs *m, uint64_t ino, uint64_t dir_ino,
 		  const char *name, int64_t now)
 {

@@ -54,6 +54,8 @@ int model_fs_unlink(struct model_fs *m, uint64_t dir, const char *name,
 		    int64_t now);
 int model_fs_rmdir(struct model_fs *m, uint64_t dir, const char *name,
 		   int64_t now);
+/* Without a name, it gets none any more. */
+void model_fs_bury(struct model_fs *m, uint64_t ino);
 int model_fs_link(struct model_fs *m, uint64_t ino, uint64_t dir,
 		  const char *name, int64_t now);
 /* @flags: of renameat2(2); a whiteout belongs to root. */

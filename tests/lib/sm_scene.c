@@ -221,7 +221,7 @@ static int step_log(struct sm_scene *s)
 	struct meta_log_peer peers[3] = { { 0 } };
 	uint64_t ino = leased_ino(s);
 	struct sm_log l = { 0 };
-	uint32_t i, count = 1 + sm_scene_below(s, 3);
+	uint32_t i, count = sm_scene_below(s, 4);
 	bool there = sm_log_find(s->c.sm, ino, &l);
 
 	for (i = 0; i < count; i++) {

@@ -3,6 +3,7 @@
  * from the top. HAILFS_GOLDEN=write makes the newest (for a new version only):
  *	v1	before there were logs
  *	v2	with log daemons and logs
+ *	v3	with journals (logs without peers)
  *
  * Method: a snapshot (a backup is one, too) with a record of every kind, and a
  * log of a continuous copy, whose frames hold batches as Raft's log has them.
@@ -21,6 +22,7 @@
 
 #define GOLDEN_V1 "tests/golden/metad-v1.hex"
 #define GOLDEN_V2 "tests/golden/metad-v2.hex"
+#define GOLDEN_V3 "tests/golden/metad-v3.hex"
 #define GOLDEN_MAX (32u << 10)
 #define KINDS_MAX 256u
 
@@ -111,6 +113,24 @@ static int store_commit(struct sm_client *c, uint64_t commit)
 	return sm_client_internal(c, WIRE_OP_SM_DAEMON_SET, buf, o.len);
 }
 
+static int create_unnamed(struct sm_client *c)
+{
+	struct meta_create p = { .parent = ROOT_INO, .mode = 0100600,
+				 .flags = META_CREATE_TMPFILE |
+					  META_CREATE_OPEN |
+					  META_CREATE_LEASE };
+
+	return sm_client_create(c, &p);
+}
+
+/* A journal; its inode. */
+static uint64_t make_journal(struct sm_client *c)
+{
+	DO(create_unnamed(c));
+	DO(sm_client_log_set(c, c->attr.ino, 0, 0, NULL, 0));
+	return c->log.ino;
+}
+
 /* A state with a record of every kind. */
 static void make_state(struct sm_client *c)
 {
@@ -148,6 +168,21 @@ static void make_state(struct sm_client *c)
 	DO(sm_client_file(c, c->attr.ino, "wal"));
 }
 
+/* Adds a journal of a session that is gone, and one of @c's. */
+static uint64_t make_journals(struct sm_client *c)
+{
+	struct sm_client d;
+	uint64_t ino;
+
+	sm_client_join(&d, c->sm);
+	ino = make_journal(&d);
+	DO(sm_client_close(c, d.session, 1));
+	DO(sm_client_close(c, d.session, 2));
+	sm_client_leave(&d);
+	(void)make_journal(c);
+	return ino;
+}
+
 static int write_golden(void)
 {
 	static uint8_t log[GOLDEN_MAX];
@@ -155,11 +190,15 @@ static int write_golden(void)
 	struct wire_out o;
 	uint8_t *snap;
 	size_t len;
-	FILE *f = fopen(GOLDEN_V2, "we");
+	FILE *f = fopen(GOLDEN_V3, "we");
+	struct sm_log wal;
+	uint64_t ino;
 
 	if (f == NULL)
 		return 1;
 	make_state(&c);
+	wal = c.log;
+	ino = make_journals(&c);
 	sm_set_batch(c.sm, 41);
 	snap = sm_client_snapshot(c.sm, &len);
 	golden_put(f, "snapshot", snap, len);
@@ -169,8 +208,18 @@ static int write_golden(void)
 	put_frame(&o, &c, 42);
 	DO(sm_client_chmod(&c, c.attr.ino, 0640));
 	put_frame(&o, &c, 43);
-	DO(sm_client_log_drop(&c, c.log.ino, c.log.epoch));
+	DO(sm_client_log_drop(&c, wal.ino, wal.epoch));
 	put_frame(&o, &c, 44);
+	DO(sm_client_log_raise(&c, ino));
+	put_frame(&o, &c, 45);
+	DO(sm_client_log_drop(&c, ino, c.log.epoch));
+	put_frame(&o, &c, 46);
+	DO(sm_client_give_back(&c, ino, META_RETURN_ORPHAN));
+	put_frame(&o, &c, 47);
+	DO(create_unnamed(&c));
+	put_frame(&o, &c, 48);
+	DO(sm_client_log_set(&c, c.attr.ino, 0, 0, NULL, 0));
+	put_frame(&o, &c, 49);
 	golden_put(f, "copy_log", log, o.len);
 	sm_client_fini(&c);
 	return fclose(f);
@@ -210,6 +259,7 @@ static void snapshots_of_all_versions_are_read_and_written_alike(void **state)
 	(void)state;
 	read_and_write(GOLDEN_V1, KINDS_V1);
 	read_and_write(GOLDEN_V2, array_count(kinds));
+	read_and_write(GOLDEN_V3, array_count(kinds));
 }
 
 /* What the log of a copy makes of the snapshot: c->sm. */
@@ -262,6 +312,35 @@ static void a_log_of_version_2_is_executed(void **state)
 	sm_client_fini(&c);
 }
 
+static void a_log_of_version_3_is_executed(void **state)
+{
+	struct sm *before = golden_machine(GOLDEN_V3);
+	struct sm_log was[4], is[4];
+	struct sm_inode in;
+	struct sm_client b, c;
+	bool done;
+
+	(void)state;
+	sm_client_join(&b, before);
+	assert_int_equal(sm_client_log_list(&b, 0, 0, 4, was, &done), 3);
+	assert_int_equal(was[0].peer_count, 3);
+	assert_int_equal(was[1].peer_count, 0);
+	assert_int_equal(was[2].peer_count, 0);
+	assert_true(sm_inode_get(before, was[1].ino, &in));
+	assert_true(in.nlink == 0 && in.orphan == SM_NOBODY);
+	assert_true(sm_inode_get(before, was[2].ino, &in));
+	assert_true(in.nlink == 0 && in.orphan == was[2].session);
+	execute(&c, GOLDEN_V3, 49);
+	assert_int_equal(sm_log_epoch(c.sm), 6);
+	assert_int_equal(sm_client_log_list(&c, 0, 0, 4, is, &done), 2);
+	assert_int_equal(is[0].ino, was[2].ino);
+	assert_int_equal(is[0].epoch, 4);
+	assert_int_equal(is[1].epoch, 6);
+	assert_int_equal(sm_client_getattr(&c, was[1].ino), -ENOENT);
+	sm_client_fini(&b);
+	sm_client_fini(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +348,7 @@ int main(void)
 			snapshots_of_all_versions_are_read_and_written_alike),
 		cmocka_unit_test(a_log_of_version_1_is_executed),
 		cmocka_unit_test(a_log_of_version_2_is_executed),
+		cmocka_unit_test(a_log_of_version_3_is_executed),
 	};
 
 	if (getenv("HAILFS_GOLDEN") != NULL)

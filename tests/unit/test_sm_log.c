@@ -1,5 +1,6 @@
 /* The registry of logs: who may make, change, raise and drop an entry; that no
- * epoch is given twice; that an entry goes with its inode. */
+ * epoch is given twice; that an entry goes with its inode; that a journal (an
+ * entry without peers) outlives its session. */
 #include "tests/lib/sm_fixture.h"
 
 #include "metad/sm_priv.h"
@@ -124,7 +125,6 @@ static void malformed_peers_are_refused(void **state)
 	assert_int_equal(sm_client_log_set(c, ino, 0, 0, nobody, 1), -EINVAL);
 	assert_int_equal(sm_client_log_set(c, ino, 0, 0, no_boot, 1),
 			 -EINVAL);
-	assert_int_equal(sm_client_log_set(c, ino, 0, 0, abc, 0), -EINVAL);
 	assert_int_equal(sm_client_log_set(c, ino, 0, 0, many,
 					   array_count(many)), -EINVAL);
 	assert_int_equal(sm_client_log_set(c, ino, 0, 0, many,
@@ -396,6 +396,241 @@ static void destruction_has_its_reservation(void **state)
 	assert_int_equal(sm_purge_count(c->sm), 1);
 }
 
+/* ---- journals ---- */
+
+static int set_journal(struct sm_client *c, uint64_t ino)
+{
+	return sm_client_log_set(c, ino, 0, 0, NULL, 0);
+}
+
+/* A file without a name whose lease the session has. */
+static uint64_t leased_orphan(struct sm_client *c)
+{
+	struct meta_create p = { .parent = ROOT, .mode = S_IFREG | 0600,
+				 .flags = META_CREATE_TMPFILE |
+					  META_CREATE_OPEN |
+					  META_CREATE_LEASE };
+
+	return SM_INO(c, sm_client_create(c, &p));
+}
+
+static void end_session(struct sm_client *by, uint64_t session)
+{
+	assert_int_equal(sm_client_close(by, session, 1), 0);
+	assert_int_equal(sm_client_close(by, session, 2), 0);
+	assert_true(sm_verify(by->sm));
+}
+
+/* Whose orphan it is, as the inode and the keys say; 0: there is none. */
+static uint64_t orphan_of(struct sm *sm, uint64_t ino)
+{
+	struct sm_inode in;
+	struct wire_in val;
+	struct sm_key k;
+
+	assert_true(sm_verify(sm)); /* there are no other keys */
+	if (!sm_inode_get(sm, ino, &in))
+		return 0;
+	k = sm_key2(SM_K_ORPHAN, in.orphan, ino);
+	assert_true(sm_get(sm, &k, &val));
+	return in.orphan;
+}
+
+static void a_journal_is_an_entry_without_peers(void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t ino = leased_orphan(c);
+	struct sm_log l[2];
+	bool done;
+
+	assert_int_equal(set_journal(c, ino), 0);
+	assert_int_equal(c->log.epoch, 1);
+	assert_int_equal(c->log.data_epoch, 1);
+	assert_int_equal(c->log.version, 1);
+	assert_int_equal(c->log.session, c->session);
+	assert_int_equal(c->log.peer_count, 0);
+	assert_true(sm_log_find(c->sm, ino, &l[0]));
+	assert_same(&l[0], &c->log);
+	assert_int_equal(sm_client_log_list(c, 0, 0, 2, l, &done), 1);
+	assert_same(&l[0], &c->log);
+	assert_int_equal(set_journal(c, ino), -EEXIST);
+	assert_int_equal(sm_log_count(c->sm), 1);
+	assert_int_equal(orphan_of(c->sm, ino), c->session);
+}
+
+static void a_journal_is_its_sessions_leased_orphan(void **state)
+{
+	struct sm_client *c = *state, d;
+	uint64_t wal = begin(c);
+	uint64_t ino = leased_orphan(c);
+	uint64_t dir = SM_INO(c, sm_client_mkdir(c, ROOT, "dir"));
+
+	sm_client_join(&d, c->sm);
+	assert_int_equal(set_journal(c, 999), -ENOENT);
+	assert_int_equal(set_journal(c, dir), -EPERM);
+	assert_int_equal(set_journal(&d, ino), -EPERM);
+	assert_int_equal(set_journal(c, wal), -EINVAL); /* it has a name */
+	assert_int_equal(sm_client_give_back(c, ino, META_RETURN_LEASE), 0);
+	assert_int_equal(set_journal(c, ino), -EPERM);
+	/* the lease of another one's orphan */
+	assert_int_equal(sm_client_lease(&d, ino), 0);
+	assert_int_equal(set_journal(&d, ino), -EINVAL);
+	assert_int_equal(sm_log_count(c->sm), 0);
+	assert_int_equal(sm_log_epoch(c->sm), 0);
+	/* one whose name is gone will do */
+	assert_int_equal(sm_client_unlink(c, ROOT, "wal"), 0);
+	assert_int_equal(set_journal(c, wal), 0);
+	sm_client_leave(&d);
+}
+
+static void a_journal_stays_one(void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t wal = begin(c);
+	uint64_t ino = leased_orphan(c);
+
+	assert_int_equal(set_journal(c, ino), 0);
+	assert_int_equal(set(c, ino, 1, 1, abc), -EINVAL);
+	assert_int_equal(set(c, ino, 1, 2, abc), -ESTALE);
+	assert_int_equal(sm_client_log_set(c, ino, 1, 1, NULL, 0), -EINVAL);
+	assert_int_equal(sm_client_link(c, ino, ROOT, "journal"), -ENOENT);
+	assert_int_equal(set(c, wal, 0, 0, abc), 0);
+	assert_int_equal(sm_client_log_set(c, wal, 2, 1, NULL, 0), -EINVAL);
+	assert_int_equal(set(c, wal, 2, 1, abd), 0);
+	assert_int_equal(sm_log_count(c->sm), 2);
+	assert_true(sm_verify(c->sm));
+}
+
+static void a_journal_outlives_its_session_and_no_other_orphan_does(
+	void **state)
+{
+	struct sm_client *c = *state, d;
+	uint64_t inos[5], wal = begin(c);
+
+	for (uint32_t i = 0; i < array_count(inos); i++)
+		inos[i] = leased_orphan(c);
+	assert_int_equal(set_journal(c, inos[1]), 0);
+	assert_int_equal(set_journal(c, inos[3]), 0);
+	/* the log of a file without a name */
+	assert_int_equal(set(c, wal, 0, 0, abc), 0);
+	assert_int_equal(sm_client_unlink(c, ROOT, "wal"), 0);
+	sm_client_join(&d, c->sm);
+	assert_int_equal(sm_client_close(&d, c->session, 1), 0);
+	assert_int_equal(orphan_of(c->sm, inos[1]), c->session);
+	end_session(&d, c->session);
+	assert_int_equal(sm_purge_count(c->sm), 4);
+	assert_int_equal(sm_log_count(c->sm), 2);
+	for (uint32_t i = 0; i < array_count(inos); i++)
+		assert_true(orphan_of(c->sm, inos[i]) ==
+			    (i % 2 == 1 ? SM_NOBODY : 0));
+	assert_false(sm_client_stat(&d, inos[1]).flags & META_ATTR_LEASED);
+	/* who did not raise it has no right to it */
+	assert_int_equal(sm_client_give_back(&d, inos[1], META_RETURN_ORPHAN),
+			 0);
+	assert_int_equal(sm_client_log_drop(&d, inos[1], 1), -ESTALE);
+	assert_true(orphan_of(c->sm, inos[1]) == SM_NOBODY);
+	end_session(&d, d.session);
+	assert_true(orphan_of(c->sm, inos[3]) == SM_NOBODY);
+	sm_client_leave(&d);
+}
+
+static void the_next_session_takes_over_a_journal(void **state)
+{
+	struct sm_client *c = *state, d;
+	uint64_t ino = leased_orphan(c);
+
+	assert_int_equal(set_journal(c, ino), 0);
+	sm_client_join(&d, c->sm);
+	assert_int_equal(sm_client_log_raise(&d, ino), -EBUSY);
+	assert_int_equal(orphan_of(c->sm, ino), c->session);
+	end_session(&d, c->session);
+	assert_int_equal(sm_client_log_raise(&d, ino), 0);
+	assert_int_equal(d.log.epoch, 2);
+	assert_int_equal(d.log.data_epoch, 1);
+	assert_int_equal(d.log.session, d.session);
+	assert_int_equal(d.log.peer_count, 0);
+	assert_int_equal(orphan_of(c->sm, ino), d.session);
+	assert_int_equal(sm_client_log_raise(&d, ino), 0);
+	assert_int_equal(orphan_of(c->sm, ino), d.session);
+	assert_int_equal(sm_client_lease(&d, ino), 0);
+	/* the entry goes first: it is an orphan like others */
+	assert_int_equal(sm_client_log_drop(&d, ino, 3), 0);
+	assert_int_equal(sm_log_count(c->sm), 0);
+	assert_int_equal(orphan_of(c->sm, ino), d.session);
+	assert_int_equal(sm_client_give_back(&d, ino, META_RETURN_ORPHAN), 0);
+	assert_int_equal(orphan_of(c->sm, ino), 0);
+	assert_int_equal(sm_purge_count(c->sm), 1);
+	sm_client_leave(&d);
+}
+
+/* Its session is dead, and not yet done with. */
+static void a_dying_sessions_journal_can_be_raised(void **state)
+{
+	struct sm_client *c = *state, d;
+	uint64_t ino = leased_orphan(c);
+
+	assert_int_equal(set_journal(c, ino), 0);
+	sm_client_join(&d, c->sm);
+	assert_int_equal(sm_client_close(&d, c->session, 1), 0);
+	assert_int_equal(sm_client_log_raise(&d, ino), 0);
+	assert_int_equal(orphan_of(c->sm, ino), d.session);
+	assert_int_equal(sm_client_close(&d, c->session, 2), 0);
+	assert_int_equal(orphan_of(c->sm, ino), d.session);
+	assert_int_equal(sm_client_lease(&d, ino), 0);
+	sm_client_leave(&d);
+}
+
+/* Mounts crash at each step of what they do with one. */
+static void a_journal_outlives_crashes_until_it_is_dropped(void **state)
+{
+	struct sm_client *c = *state, d[3];
+	uint64_t ino = leased_orphan(c), len;
+	struct sm *copy = sm_new();
+	uint8_t *snap;
+
+	assert_int_equal(set_journal(c, ino), 0);
+	for (uint32_t i = 0; i < array_count(d); i++)
+		sm_client_join(&d[i], c->sm);
+	end_session(&d[0], c->session);
+	snap = sm_client_snapshot(c->sm, &len);
+	assert_int_equal(sm_restore(copy, snap, len), 0);
+	free(snap);
+	assert_true(orphan_of(copy, ino) == SM_NOBODY);
+	assert_int_equal(sm_log_count(copy), 1);
+	sm_free(copy);
+	/* before it was raised; raised; leased */
+	assert_int_equal(sm_client_log_raise(&d[0], ino), 0);
+	assert_int_equal(sm_client_log_raise(&d[1], ino), -EBUSY);
+	end_session(&d[1], d[0].session);
+	assert_true(orphan_of(c->sm, ino) == SM_NOBODY);
+	assert_int_equal(sm_client_log_raise(&d[1], ino), 0);
+	assert_int_equal(sm_client_lease(&d[1], ino), 0);
+	end_session(&d[2], d[1].session);
+	assert_true(orphan_of(c->sm, ino) == SM_NOBODY);
+	assert_int_equal(sm_client_log_raise(&d[2], ino), 0);
+	assert_int_equal(d[2].log.epoch, 4);
+	/* dropped, and not returned */
+	assert_int_equal(sm_client_log_drop(&d[2], ino, 4), 0);
+	end_session(&d[2], d[2].session);
+	assert_int_equal(orphan_of(c->sm, ino), 0);
+	assert_int_equal(sm_purge_count(c->sm), 1);
+	for (uint32_t i = 0; i < array_count(d); i++)
+		sm_client_leave(&d[i]);
+}
+
+/* An entry goes with its inode, a journal's too. */
+static void a_journal_can_be_returned_with_its_entry(void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t ino = leased_orphan(c);
+
+	assert_int_equal(set_journal(c, ino), 0);
+	assert_int_equal(sm_client_give_back(c, ino, META_RETURN_ORPHAN), 0);
+	assert_int_equal(orphan_of(c->sm, ino), 0);
+	assert_int_equal(sm_log_count(c->sm), 0);
+	assert_int_equal(sm_purge_count(c->sm), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +649,14 @@ int main(void)
 		SM_TEST(a_page_has_its_largest_size),
 		SM_TEST(the_registry_outlives_sessions_and_snapshots),
 		SM_TEST(destruction_has_its_reservation),
+		SM_TEST(a_journal_is_an_entry_without_peers),
+		SM_TEST(a_journal_is_its_sessions_leased_orphan),
+		SM_TEST(a_journal_stays_one),
+		SM_TEST(a_journal_outlives_its_session_and_no_other_orphan_does),
+		SM_TEST(the_next_session_takes_over_a_journal),
+		SM_TEST(a_dying_sessions_journal_can_be_raised),
+		SM_TEST(a_journal_outlives_crashes_until_it_is_dropped),
+		SM_TEST(a_journal_can_be_returned_with_its_entry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,7 @@ struct world {
 		uint64_t epoch, data_epoch;
 		uint32_t version;
 		struct meta_log_peer peers[2];
+		bool journal; /* without peers */
 	} logs[LOG_INOS];
 	uint64_t log_epoch;
 	/* By inode: the pattern of a log directory; what made a log file. */
@@ -140,6 +141,7 @@ static void assert_same_logs(struct world *w)
 		count++;
 		assert_true(l.epoch == e->epoch && l.version == e->version &&
 			    l.data_epoch == e->data_epoch);
+		assert_int_equal(l.peer_count, e->journal ? 0 : 2);
 	}
 	assert_true(sm_log_count(w->c.sm) == count);
 	assert_true(sm_log_epoch(w->c.sm) == w->log_epoch);
@@ -497,14 +499,14 @@ static int op_logd(struct world *w, int *want)
 static bool is_peer(const struct world *w, const struct model_entry *e,
 		    const struct meta_log_peer *p)
 {
-	for (uint32_t i = 0; e->epoch != 0 && i < 2; i++)
+	for (uint32_t i = 0; e->epoch != 0 && !e->journal && i < 2; i++)
 		if (e->peers[i].id == p->id &&
 		    e->peers[i].boot_id == p->boot_id)
 			return true;
 	return w->boots[p->id - 1] == p->boot_id;
 }
 
-/* What META_LOG_SET is to say. */
+/* What META_LOG_SET is to say. @peers NULL: none. */
 static int want_log_set(struct world *w, uint64_t ino, uint64_t epoch,
 			uint32_t version, const struct meta_log_peer *peers,
 			bool leased)
@@ -520,14 +522,23 @@ static int want_log_set(struct world *w, uint64_t ino, uint64_t epoch,
 		return -EPERM;
 	if (epoch == 0 && e->epoch != 0)
 		return -EEXIST;
-	if (!is_peer(w, e, &peers[0]) || !is_peer(w, e, &peers[1]))
+	if (peers == NULL && a.nlink != 0)
+		return -EINVAL;
+	if (epoch != 0 && e->journal)
+		return -EINVAL;
+	if (peers != NULL &&
+	    (!is_peer(w, e, &peers[0]) || !is_peer(w, e, &peers[1])))
 		return -ENXIO;
 	if (epoch == 0) {
 		e->epoch = e->data_epoch = ++w->log_epoch;
 		e->version = 0;
 	}
 	e->version++;
-	memcpy(e->peers, peers, sizeof(e->peers));
+	e->journal = peers == NULL;
+	if (e->journal)
+		model_fs_bury(w->m, ino);
+	else
+		memcpy(e->peers, peers, sizeof(e->peers));
 	return 0;
 }
 
@@ -553,6 +564,7 @@ static int op_log(struct world *w, int *want)
 	uint64_t epoch = below(w, 4) == 0 ? below(w, 9) : e->epoch;
 	uint32_t version = below(w, 8) == 0 ? 1 : e->version;
 	struct meta_log_peer peers[2];
+	bool none = epoch == 0 && below(w, 4) == 0;
 	int got;
 
 	if (below(w, 2) == 0) {
@@ -579,9 +591,10 @@ static int op_log(struct world *w, int *want)
 			leased = 0;
 		if (epoch == 0)
 			version = 0;
-		*want = want_log_set(w, ino, epoch, version, peers,
-				     leased == ino);
-		got = sm_client_log_set(&w->c, ino, epoch, version, peers, 2);
+		*want = want_log_set(w, ino, epoch, version,
+				     none ? NULL : peers, leased == ino);
+		got = sm_client_log_set(&w->c, ino, epoch, version, peers,
+					none ? 0 : 2);
 	}
 	if (got == 0)
 		assert_true(w->c.log.epoch == e->epoch &&

@@ -161,6 +161,63 @@ static void a_log_without_peers(void **state)
 	put_log(f, f->wal, 2, 1, 1, 1, NULL, 0);
 }
 
+/* The inode and the key agree. */
+static void make_nobodys(struct fixture *f)
+{
+	load(f, f->orphan);
+	sm_orphan_move(f->sm, &f->in, SM_NOBODY);
+	store(f);
+}
+
+static void nobodys_orphan_that_is_no_journal(void **state)
+{
+	make_nobodys(*state);
+}
+
+static void nobodys_orphan_with_a_log(void **state)
+{
+	struct fixture *f = *state;
+
+	make_nobodys(f);
+	put_log(f, f->orphan, 2, 1, 1, 1, one, 1);
+	f->sm->g.log_count++;
+}
+
+static void nobodys_lease(void **state)
+{
+	struct fixture *f = *state;
+
+	make_nobodys(f);
+	put_log(f, f->orphan, 2, 1, 1, 1, NULL, 0);
+	f->sm->g.log_count++;
+	assert_true(sm_verify(f->sm));
+	f->in.lease = SM_NOBODY;
+	store(f);
+	put_empty(f, sm_key2(SM_K_LEASE, SM_NOBODY, f->orphan));
+}
+
+static void a_journal_that_is_another_sessions_orphan(void **state)
+{
+	struct fixture *f = *state;
+	struct sm_client d;
+
+	sm_client_join(&d, f->sm);
+	assert_int_equal(cow_reserve(f->sm->tree, 64), 0);
+	put_log(f, f->orphan, 2, 1, 1, f->c.session, NULL, 0);
+	f->sm->g.log_count++;
+	assert_true(sm_verify(f->sm));
+	put_log(f, f->orphan, 2, 1, 1, d.session, NULL, 0);
+	sm_client_leave(&d);
+}
+
+static void a_journal_of_a_directory(void **state)
+{
+	struct fixture *f = *state;
+
+	put_log(f, f->dir, 2, 1, 1, 1, NULL, 0);
+	f->sm->g.log_count++;
+}
+
 static void a_log_with_a_peer_twice(void **state)
 {
 	static const struct meta_log_peer twice[] = { { 1, 5 }, { 1, 6 } };
@@ -517,6 +574,11 @@ int main(void)
 		T(a_log_of_a_session_not_given),
 		T(a_log_with_a_version_too_large),
 		T(a_log_without_peers),
+		T(nobodys_orphan_that_is_no_journal),
+		T(nobodys_orphan_with_a_log),
+		T(nobodys_lease),
+		T(a_journal_that_is_another_sessions_orphan),
+		T(a_journal_of_a_directory),
 		T(a_log_with_a_peer_twice),
 		T(a_log_with_too_many_peers),
 		T(a_log_of_no_inode),
