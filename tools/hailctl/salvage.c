@@ -225,7 +225,8 @@ static int list_add(struct ctl *c, struct links *ls, struct list *l,
 {
 	int rv;
 
-	if (is_active(&ls->v[0], e))
+	/* without peers: a journal, which has its data in the blocks */
+	if (e->peers.len == 0 || is_active(&ls->v[0], e))
 		return 0;
 	if (l->count == l->cap) {
 		uint32_t cap = l->cap ? 2 * l->cap : 16;
