@@ -4,9 +4,8 @@
 # further back than the destage interval.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/power.sh"
+. "$(dirname "$0")/postgres.sh"
 need python3
-pgb=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n 1)
-[ -x "$pgb/initdb" ] || skip "no PostgreSQL"
 CUTS=${CUTS:-2}
 power_begin
 LOGS=1
@@ -15,13 +14,8 @@ mkdir "$D" "$T/run"
 wal_dir "$MNT/wal"
 chown postgres "$D" "$MNT/wal" "$T/run"
 chmod 700 "$MNT/wal"
-pg() { runuser -u postgres -- "$@"; }
-start() { pg "$pgb/pg_ctl" -D "$D" -w -t 120 -l "$T/run/log" \
-	-o "-k $T/run -c listen_addresses='' -c max_wal_size=32MB -c wal_recycle=on" \
-	start >/dev/null || { tail -n 30 "$T/run/log"; fail "start: $*"; }; }
-sql() { pg "$pgb/psql" -h "$T/run" -XAtq -c "$1" postgres; }
-power_stop() { [ ! -f "$D/postmaster.pid" ] ||
-	pg "$pgb/pg_ctl" -D "$D" -m immediate stop >/dev/null 2>&1; }
+start() { pg_start "$D" "$*" -c max_wal_size=32MB -c wal_recycle=on; }
+power_stop() { pg_stop QUIT || true; }
 pg "$pgb/initdb" -D "$D" -A trust -k -X "$MNT/wal" --wal-segsize=4 \
 	>"$T/initdb" 2>&1 || { cat "$T/initdb"; fail initdb; }
 start
@@ -66,7 +60,7 @@ for i in $(seq "$CUTS"); do
 	[ -n "$missing" ] && [ "$missing" -le 4000 ] ||
 		fail "$missing ms are missing: cut at $at seed $seed"
 	kept=$((kept + have))
-	pg "$pgb/pg_ctl" -D "$D" -m fast stop >/dev/null
+	pg_stop INT || fail "stop after a cut at $at seed $seed"
 	pg "$pgb/pg_checksums" -D "$D" --check >"$T/sums" 2>&1 ||
 		{ cat "$T/sums"; fail "pages: cut at $at seed $seed"; }
 	power_disk_down

@@ -2,9 +2,8 @@
 # PostgreSQL: initdb, pgbench, crash of the server, crash of the mount under
 # load, recovery; committed transactions are there and the sums agree.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/postgres.sh"
 need_root
-pgb=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -n 1)
-[ -x "$pgb/initdb" ] || skip "no PostgreSQL"
 cluster_up
 D=$MNT/pg
 mkdir "$D" "$T/run"
@@ -16,26 +15,18 @@ if [ -n "${LOGS:-}" ]; then
 	chmod 700 "$MNT/wal"
 	wal=(-X "$MNT/wal")
 fi
-pg() { runuser -u postgres -- "$@"; }
-start() { pg "$pgb/pg_ctl" -D "$D/db" -w -t 120 -l "$T/run/log" \
-	-o "-k $T/run -c listen_addresses=''" start >/dev/null ||
-	{ tail -n 30 "$T/run/log"; fail "start"; }; }
-sql() { pg "$pgb/psql" -h "$T/run" -XAtq -c "$1" postgres; }
 # Its processes work in the directory of the database.
 deserted() { ! readlink /proc/[0-9]*/cwd 2>/dev/null | grep -qx "$D/db"; }
-# kill -9, and wait until init has buried it: PostgreSQL will not start beside
-# what looks like a living postmaster, nor beside its children, which notice by
-# themselves.
+# kill -9, and wait until its children are gone, too, which notice by themselves:
+# PostgreSQL will not start beside them.
 murder() {
-	kill -9 "$1" 2>/dev/null || true
-	within 30 gone "$1" || fail "the server is still there"
+	pg_stop KILL || true
 	within 30 deserted || fail "a child of the server is still there"
 }
-test_cleanup() { [ -f "$D/db/postmaster.pid" ] &&
-	kill -9 "$(head -n 1 "$D/db/postmaster.pid")" 2>/dev/null; }
+test_cleanup() { pg_stop KILL; }
 pg "$pgb/initdb" -D "$D/db" -A trust -k "${wal[@]}" >"$T/initdb" 2>&1 ||
 	{ cat "$T/initdb"; fail initdb; }
-start
+pg_start "$D/db" "first"
 pg "$pgb/pgbench" -h "$T/run" -i -q -s 2 postgres >/dev/null 2>&1 ||
 	fail "pgbench -i"
 sql "create table acked(i int primary key)"
@@ -66,22 +57,21 @@ load() {
 load 5
 sleep 3
 logs_used
-murder "$(head -n 1 "$D/db/postmaster.pid")"
+murder
 wait $bench $acker || true
-start
+pg_start "$D/db" "after a kill"
 check
 for _ in $(seq "${ROUNDS:-1}"); do
 	load 20
 	sleep 4
-	postmaster=$(head -n 1 "$D/db/postmaster.pid")
 	crash mount
-	murder "$postmaster"
+	murder
 	wait $bench $acker || true
 	cluster_up
-	start
+	pg_start "$D/db" "after a kill of the mount"
 	check
 done
-pg "$pgb/pg_ctl" -D "$D/db" -m fast stop >/dev/null
+pg_stop INT || fail "stop"
 drop_caches
 pg "$pgb/pg_checksums" -D "$D/db" --check >"$T/sums" 2>&1 ||
 	{ cat "$T/sums"; fail "pg_checksums"; }
