@@ -48,19 +48,21 @@ wal_dir() {
 	[ -z "${LOGS:-}" ] || "$CTL" log enable "$@" >/dev/null ||
 		fail "log enable $1"
 }
-# What the mount's status tells of logs, as Python sees it: log_status 'l["opened"]'
+# What the mount's status s tells of logs, as Python sees it: log_status
+# 'l["opened"]'
 log_status() {
 	"$CTL" -c "$C/cluster.conf" sessions --json | python3 -c '
 import json, sys
 def find(o):
     if isinstance(o, dict):
-        if "logs" in o: return o["logs"]
+        if "logs" in o: return o
         o = list(o.values())
     if isinstance(o, list):
         for v in o:
             r = find(v)
             if r: return r
-l = find(json.load(sys.stdin))
+s = find(json.load(sys.stdin))
+l = s["logs"]
 print(eval(sys.argv[1]))' "$1"
 }
 log_counter() { log_status "l['$1']"; }

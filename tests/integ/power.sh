@@ -25,6 +25,31 @@ loop_of() { # FILE: prints the loop device
 }
 # The clock: how many writes and flushes of the disk there were so far.
 power_now() { od -An -tu8 "$T/counter" | tr -d ' '; }
+# What was written so far, with nobody writing now, is there after every cut from
+# $first on, which is now: logs, too, are in the blocks up to their ends, as sync
+# alone does not ask for. The mount tells what it has with each keepalive, of
+# which the next may be on its way already, but not the one after that.
+power_base() {
+	local told
+	sync
+	told=$(log_status "s['metad']['keepalives']" 2>/dev/null) || told=0
+	within 30 power_destaged $((told + 2)) ||
+		fail "not in the blocks: $(log_status "s")"
+	first=$(power_now)
+}
+power_destaged() { # KEEPALIVES
+	[ "$(log_status "(s['metad']['keepalives'] >= $1 and
+		s['metad']['durable_sequence'] == s['metad']['sequence'] and
+		all(f['state'] == 'active' and f['destaged'] == f['seq']
+		for f in l['files']))" 2>"$T/status")" = True ]
+}
+# power_choose I: $at and $seed of the cut I of $CUTS between $first and $last. 0
+# is at $first itself.
+power_choose() {
+	at=$((first + (last - first) * $1 / CUTS - RANDOM % 50))
+	[ $at -ge "$first" ] || at=$first
+	seed=$(($1 > 0 && $1 % 3 == 0 ? 0 : RANDOM + 1))
+}
 # A cluster on such a disk.
 power_begin() {
 	mkdir "$T/rec" "$T/disk"

@@ -13,8 +13,7 @@ mkdir "$MNT/wal" "$MNT/data" "$MNT/sql"
 wal_dir() { "$CTL" log enable "$@" >/dev/null || fail "log enable"; }
 wal_dir "$MNT/wal"
 wal_dir "$MNT/sql" --match '*-wal'
-sync
-first=$(power_now)
+power_base
 # Record n goes to the log; then page n % 64 of the data file says n, now and
 # then with fsync, and every 50th time the file that was named by a record is
 # made, and removed behind the next one.
@@ -50,7 +49,7 @@ for i in range(have):
 acked = [tuple(map(int, l.split())) for l in open(acks)]
 now = [t for n, c, t in acked if c <= at]
 last = len(now)
-missing = now[-1] - now[have - 1] if have and last > have else 0
+missing = now[-1] - now[max(have, 1) - 1] if last > have else 0
 pages = open(data + "/pages", "rb").read() if os.path.exists(data + "/pages") else b""
 for i in range(len(pages) // 4096):
     n, = struct.unpack("<Q", pages[i * 4096:i * 4096 + 8])
@@ -80,9 +79,8 @@ wait $writer || fail "the writer"
 last=$(power_now)
 power_end
 kept=0
-for i in $(seq "$CUTS"); do
-	at=$((first + (last - first) * i / CUTS - RANDOM % 50))
-	seed=$((i % 3 == 0 ? 0 : RANDOM + 1))
+for i in $(seq 0 "$CUTS"); do
+	power_choose "$i"
 	power_cut "$at" "$seed"
 	read -r have acked missing <<<"$(python3 "$T/check.py" "$MNT/wal" \
 		"$MNT/data" "$T/acks" "$at")" || fail "order, cut at $at seed $seed"

@@ -45,8 +45,7 @@ mariadb --no-defaults -S "$T/run/s" -e 'create database test0'
 sql 'create table t(i int primary key, v varchar(1000)) engine=innodb'
 sql 'create table sums(n int primary key, v bigint) engine=innodb'
 sql 'insert into sums values (1, 0), (2, 0)'
-sync
-first=$(power_now)
+power_base
 for i in $(seq 100000); do
 	echo "begin; update sums set v = v + $i where n = 1;"
 	echo "update sums set v = v - $i where n = 2;"
@@ -59,9 +58,8 @@ logs_used
 power_stop || true
 power_end
 kept=0
-for i in $(seq "$CUTS"); do
-	at=$((first + (last - first) * i / CUTS - RANDOM % 50))
-	seed=$((i % 3 == 0 ? 0 : RANDOM + 1))
+for i in $(seq 0 "$CUTS"); do
+	power_choose "$i"
 	power_cut "$at" "$seed"
 	start "after a cut at $at seed $seed"
 	read -r have count sum half <<<"$(sql "select coalesce(max(i), 0),
