@@ -197,7 +197,9 @@ void wb_send_init(struct core *c, struct wb_send *s);
 /* Sends it after the unlock. @sync: somebody waits for it to be durable;
  * frames are flagged SYNC where that is fastest. */
 void wb_submit(struct core *c, struct wb_send *s, bool sync);
-/* The rest of wb_submit(): sends a chain after the unlock. */
+/* The parts of wb_submit(): what is sent from now on counts as sent... */
+void wb_stamp(struct core *c, struct wb_send *s, bool sync);
+/* ... and goes after the unlock. */
 void wb_send_chain(struct core *c, struct wb_io *head);
 /* The same for one that cannot be sent. Without the lock. */
 void wb_send_failed(struct wb_io *head, int err);

@@ -82,6 +82,7 @@ static void cut_leave(struct core *c, struct core_inode *in)
 		wb_dirtied(c, in);
 		wb_step(c, in, 0, UINT64_MAX);
 	}
+	log_order_again(c);
 	if (!c->stopping)
 		ret_queue(c, in, RETURN_DELAY_MS);
 	wb_wake(c);
@@ -640,6 +641,8 @@ static void cut_waited(struct core_waiter *w, int err)
 {
 	struct cut_op *o = container_of(w, struct cut_op, wait);
 
+	if (err && o->logged && o->in->log)
+		log_hold(o->in, false);
 	if (err)
 		cut_done(o, err);
 	else
@@ -651,6 +654,11 @@ static void cut_logged(struct log_wait *w, int err)
 	struct cut_op *o = container_of(w, struct cut_op, log);
 	struct core_inode *in = o->in;
 
+	o->wait.fn = cut_waited;
+	/* Like any other cut it follows all log writes before it. */
+	if (!err && in->log && log_in_order(in->log) &&
+	    log_order_wait(o->c, &o->wait))
+		return;
 	if (!err) {
 		cut_start(o);
 		return;
@@ -671,7 +679,8 @@ static bool cut_log(struct cut_op *o)
 		     o->end > in->attr.size;
 	int way;
 
-	if (!in->log && !o->ordered && (o->truncate || zero)) {
+	if (!in->log && !o->ordered && in != o->c->log->jour.in &&
+	    (o->truncate || zero)) {
 		o->ordered = true;
 		o->wait.fn = cut_waited;
 		return log_order_wait(o->c, &o->wait);
@@ -686,13 +695,13 @@ static bool cut_log(struct cut_op *o)
 	}
 	if (way != LOG_WAY_LOG)
 		return false;
+	log_hold(in, true);
 	if (zero)
 		log_append_other(in, LOG_REC_ZERO, o->off, o->end - o->off);
 	if (o->truncate || grows)
 		log_append_other(in, LOG_REC_SIZE, o->truncate ? o->off :
 				 o->end, 0);
 	o->logged = true;
-	log_hold(in, true);
 	o->log.fn = cut_logged;
 	log_commit_wait(in, &o->log);
 	return true;

@@ -1,5 +1,6 @@
 /* Who waits for buffered content, what a refusal does, the memory bound. */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/log_priv.h"
 
 #include "common/diag.h"
 
@@ -11,6 +12,8 @@ void wb_op_add(struct core_inode *in, struct wb_op *op)
 	op->perhaps = false;
 	op->err = 0;
 	dlist_add(&in->wb->ops, &op->node);
+	if (in->log && op->kind != WB_OP_IDLE)
+		log_order_asked(in->log->c, in);
 }
 
 void wb_op_covered(struct core_inode *in, uint64_t from, uint64_t to)
@@ -380,6 +383,7 @@ void wb_pressure(struct core *c)
 			if (wb->dirty_ms > now_ms || wb->in->cut_busy)
 				continue;
 			dlist_del(&wb->dirty_node);
+			log_order_asked(c, wb->in);
 			wb_collect_all(c, wb->in, &s);
 		}
 		wb_submit(c, &s, false);

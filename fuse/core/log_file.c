@@ -142,6 +142,7 @@ bool log_committed_all(const struct core_inode *in)
 void log_hold(struct core_inode *in, bool hold)
 {
 	in->log->held = hold;
+	in->log->held_seq = in->log->w.seq;
 	if (!hold)
 		log_wake(in->log);
 }
@@ -155,11 +156,12 @@ static void stop_tell(struct core_deferred *d)
 	l->stopped(l->stopped_arg, 0);
 }
 
-static void stop_maybe(struct core *c)
+void log_stop_maybe(struct core *c)
 {
 	struct log_client *l = c->log;
 
-	if (!l->stopped || l->stop_told || !dlist_empty(&l->files))
+	if (!l->stopped || l->stop_told || !dlist_empty(&l->files) ||
+	    l->round != LOG_ROUND_NONE || !log_journal_end(c))
 		return;
 	l->stop_told = true;
 	l->stop_tell.fn = stop_tell;
@@ -174,7 +176,7 @@ void log_stop(struct core *c, core_cb cb, void *arg)
 	l->stopping = true;
 	l->stopped = cb;
 	l->stopped_arg = arg;
-	stop_maybe(c);
+	log_stop_maybe(c);
 	log_tick_want(c);
 	core_unlock(c);
 }
@@ -215,7 +217,14 @@ void log_end(struct log_file *lf)
 	assert(lf->state != LOG_DEAD && in->log == lf);
 	in->log = NULL;
 	lf->state = LOG_DEAD;
+	if (lf->ordered && lf->fenced && lf->destaged_seq < lf->w.seq)
+		c->log->jour.kept = true;
 	log_order_step(lf, 0);
+	if (!lf->fenced && in->wb && !wb_inode_clean(in)) {
+		wb_dirtied(c, in); /* nobody else sends it now */
+		in->wb->reflush = true;
+		wb_step(c, in, 0, UINT64_MAX);
+	}
 	dlist_del(&lf->node);
 	log_settle(lf, UINT64_MAX, lf->fenced || c->fenced ? -EIO : 0);
 	log_wake(lf);
@@ -227,7 +236,7 @@ void log_end(struct log_file *lf)
 	/* Those above it on the stack still look at it. */
 	lf->def.fn = log_free_deferred;
 	core_defer(c, &lf->def);
-	stop_maybe(c);
+	log_stop_maybe(c);
 }
 
 /* ---- appending ---- */
@@ -301,7 +310,8 @@ int log_way(struct core *c, struct core_inode *in, uint32_t len)
 	if (lf->w.region_count > 1 && log_full(lf, LOG_DESTAGE_SHARE) &&
 	    lf->destaged_seq < lf->w.seq) {
 		log_destage(lf);
-		if (log_full(lf, LOG_WAIT_SHARE) && lf->destaging)
+		if (log_full(lf, LOG_WAIT_SHARE) &&
+		    (lf->destaging || log_in_order(lf)))
 			return LOG_WAY_WAIT;
 	}
 	err = log_reserve(lf, len ? len : 1);
@@ -410,5 +420,6 @@ void log_client_free(struct log_client *l)
 		return;
 	for (uint32_t i = 0; i < l->dev_count; i++)
 		free(l->devs[i]);
+	log_journal_free(l);
 	free(l);
 }

@@ -356,6 +356,17 @@ static int log_ask_opts(struct log_file *lf)
 	return 0;
 }
 
+static void open_ordered(struct core_waiter *w, int err)
+{
+	struct log_file *lf = container_of(w, struct log_file, durable);
+
+	if (lf->state == LOG_OPENING && !err)
+		err = log_ask_opts(lf);
+	if (lf->state == LOG_OPENING && err)
+		log_fall_back(lf, err);
+	log_put(lf);
+}
+
 int log_open(struct core *c, struct core_inode *in)
 {
 	struct log_file *lf = calloc(1, sizeof(*lf));
@@ -370,7 +381,15 @@ int log_open(struct core *c, struct core_inode *in)
 	lf->wait_tail = &lf->waits;
 	lf->waiter_tail = &lf->waiters;
 	dlist_init(&lf->node);
-	err = log_ask_opts(lf);
+	lf->durable.fn = open_ordered;
+	/* Its frames as an ordinary file come to their end before. */
+	if (in->wb && in->wb->buf.flight_count > 0 &&
+	    log_order_wait(c, &lf->durable)) {
+		log_get(lf);
+		err = 0;
+	} else {
+		err = log_ask_opts(lf);
+	}
 	if (err) {
 		free(lf);
 		return err;
@@ -380,6 +399,5 @@ int log_open(struct core *c, struct core_inode *in)
 	inode_pin(in);
 	if (c->log->mirror_bytes > c->opt.wb_bytes_max / LOG_DESTAGE_SHARE)
 		log_hurry(c);
-	log_order_release(c, in);
 	return 0;
 }

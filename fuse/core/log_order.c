@@ -1,19 +1,37 @@
 /* Write-ahead order on disk: what is sent to the blocks after a log write was
  * acknowledged does not get there before that log write has. A power cut of
  * everything, which takes the peers' memory, takes the file system back in
- * time, but then to a state in which each data page has its log record.
+ * time, but then to a state that it was in: each data page has its log record,
+ * and no log has what was written after something that another has lost.
  *
- * Frames of ordinary files, and what takes names or content away (unlink,
- * rename, truncate) are held here, in rounds: those that come while one
- * is under way wait for the next. A round destages every log that has records
- * which the blocks have not; when all have, its frames go. Frames of log files
- * are what destaging is, and pass. */
+ * It goes in rounds. A round takes, at one moment, what all logs have that the
+ * blocks have not, as records for the journal (log_journal.c) and as frames;
+ * when the journal is durable these frames go, and with them what was held
+ * back: frames of ordinary files, and what takes names or content away
+ * (unlink, rename, truncate). Those that come while one is under way wait for
+ * the next. Frames of log files are made for rounds alone. A daemon that was
+ * started anew gives frames back: then the round begins again, with all there
+ * is now, in the journal's other slot. */
 #include "fuse/core/log_priv.h"
+
+bool log_in_order(const struct log_file *lf)
+{
+	return lf->state == LOG_ACTIVE && lf->ordered && !lf->in->bad;
+}
 
 static bool log_behind(const struct log_file *lf)
 {
-	return lf->state == LOG_ACTIVE && lf->ordered && !lf->in->bad &&
-	       lf->destaged_seq < lf->w.seq;
+	return log_in_order(lf) &&
+	       u64_max(lf->destaged_seq, lf->journaled_seq) < lf->w.seq;
+}
+
+/* Has it anything for a round, that can be tried now? */
+static bool log_for_round(const struct log_file *lf)
+{
+	return log_in_order(lf) &&
+	       (lf->destaging || core_now_ms() >= lf->destage_retry_ms) &&
+	       (lf->destaged_seq < lf->w.seq || !lf->covers ||
+		!wb_inode_clean(lf->in));
 }
 
 static bool any_behind(const struct core *c)
@@ -68,9 +86,8 @@ static void waiters_go(struct core_waiter *w, int err)
 	}
 }
 
-/* Everything the frames of this round have to wait for is in the blocks, or
- * cannot get there. */
-static void round_end(struct core *c, bool timed_out)
+/* What was held back goes. */
+static void held_go(struct core *c, bool timed_out)
 {
 	struct log_client *l = c->log;
 	struct wb_io *head = l->held;
@@ -78,14 +95,103 @@ static void round_end(struct core *c, bool timed_out)
 
 	l->held = NULL;
 	l->order_waiters = NULL;
-	l->in_round = false;
 	if (timed_out)
 		held_fail_later(c, head);
 	else if (head)
 		wb_send_chain(c, head);
 	waiters_go(waiters, timed_out ? -ETIMEDOUT : 0);
-	if ((l->held_next || l->order_waiters_next) && !l->in_round)
+}
+
+/* Everything of this round is in the blocks, or cannot get there. */
+static void round_end(struct core *c, bool timed_out)
+{
+	struct log_client *l = c->log;
+
+	l->round = LOG_ROUND_NONE;
+	held_go(c, timed_out);
+	if ((l->held_next || l->order_waiters_next || l->round_wanted) &&
+	    l->round == LOG_ROUND_NONE)
 		round_begin(c);
+	log_stop_maybe(c);
+}
+
+/* Frames that were made before it was a log file's, and cuts, have to come to
+ * their end: newer content must not get in between. */
+static bool is_still(const struct core_inode *in)
+{
+	return !in->cut_busy && (!in->wb || in->wb->buf.flight_count == 0);
+}
+
+/* Begins to wait for what it has now. False: no memory. */
+static bool snap_begin(struct log_file *lf)
+{
+	if (!lf->destaging && !log_destage_begin(lf))
+		return false;
+	if (lf->order_seq == 0)
+		lf->order_seq = 1 + log_destage_end(lf);
+	return true;
+}
+
+/* One moment for all logs. If it cannot be now, the tick comes again. */
+static void snapshot(struct core *c)
+{
+	struct log_client *l = c->log;
+	struct log_journal_job *j;
+	struct dlist *n, *save;
+	struct wb_send s;
+
+	dlist_for(n, save, &l->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+
+		if (log_for_round(lf) && !is_still(lf->in))
+			return;
+	}
+	l->round_left = 0;
+	dlist_for(n, save, &l->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+
+		if (log_for_round(lf) && !snap_begin(lf))
+			return;
+		lf->snap_seq = log_in_order(lf) ? lf->w.seq : 0;
+		if (!log_in_order(lf) && !lf->destaging)
+			lf->order_seq = 0;
+		l->round_left += lf->order_seq > 0;
+	}
+	if (l->round_left == 0 && !any_behind(c)) {
+		round_end(c, false);
+		return;
+	}
+	j = log_journal_new(c);
+	if (!j)
+		return;
+	l->round_wanted = false; /* what is wanted is in it */
+	wb_send_init(c, &s);
+	dlist_for(n, save, &l->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+
+		if (!log_in_order(lf) || !lf->destaging || !lf->in->wb)
+			continue;
+		inode_pin(lf->in);
+		l->snapping = true;
+		wb_collect(c, lf->in, 0, UINT64_MAX, &s);
+		l->snapping = false;
+		inode_unpin(c, lf->in);
+	}
+	wb_stamp(c, &s, true);
+	l->snap = s.head;
+	l->round = LOG_ROUND_JOURNAL;
+	log_journal_write(c, j);
+}
+
+/* What waits for the next round goes with this one. */
+static void next_takes(struct log_client *l)
+{
+	l->held = l->held_next;
+	l->held_next = NULL;
+	l->held_tail = &l->held_next;
+	l->order_waiters = l->order_waiters_next;
+	l->order_waiters_next = NULL;
+	l->order_tail = &l->order_waiters_next;
 }
 
 static void round_begin(struct core *c)
@@ -93,85 +199,133 @@ static void round_begin(struct core *c)
 	struct log_client *l = c->log;
 	struct dlist *n, *save;
 
-	l->held = l->held_next;
-	l->held_next = NULL;
-	l->held_tail = &l->held_next;
-	l->order_waiters = l->order_waiters_next;
-	l->order_waiters_next = NULL;
-	l->order_tail = &l->order_waiters_next;
-	l->in_round = true;
+	next_takes(l);
+	l->round = LOG_ROUND_SNAPSHOT;
+	l->round_wanted = false;
+	l->round_timed_out = false;
+	l->round_ms = core_now_ms();
 	l->round_left = 0;
+	dlist_for(n, save, &l->files)
+		dlist_entry(n, struct log_file, node)->order_seq = 0;
+	l->n.rounds++;
+	log_tick_want(c);
+	snapshot(c);
+}
+
+void log_order_written(struct core *c, int err)
+{
+	struct log_client *l = c->log;
+	struct dlist *n, *save;
+	struct wb_io *snap = l->snap;
+
 	dlist_for(n, save, &l->files) {
 		struct log_file *lf = dlist_entry(n, struct log_file, node);
 
-		lf->order_seq = 0;
-		if (!log_behind(lf))
-			continue;
-		lf->order_seq = lf->w.seq;
-		l->round_left++;
-		log_destage(lf);
+		if (lf->snap_seq)
+			lf->journaled_seq = err ? 0 : lf->snap_seq;
+		lf->snap_seq = 0;
 	}
-	c->log->n.rounds++;
-	if (l->round_left == 0)
-		round_end(c, false);
+	l->snap = NULL;
+	l->round = LOG_ROUND_BLOCKS;
+	if (snap)
+		wb_send_chain(c, snap);
+	if (!err)
+		held_go(c, false);
+	if (!err && !any_behind(c)) {
+		next_takes(l);
+		held_go(c, false);
+	}
+	if (l->round_left == 0 || l->round_timed_out)
+		round_end(c, l->round_timed_out);
+}
+
+/* One of the round's logs has come to its end. A soft mount waits no longer
+ * for the others either. */
+static void round_step(struct core *c, bool timed_out)
+{
+	struct log_client *l = c->log;
+
+	l->round_left--;
+	l->round_timed_out |= timed_out;
+	if (l->round != LOG_ROUND_BLOCKS)
+		return; /* with the journal's end */
+	if (l->round_left == 0 || l->round_timed_out)
+		round_end(c, l->round_timed_out);
 }
 
 void log_order_step(struct log_file *lf, int err)
 {
-	struct core *c = lf->c;
-	struct log_client *l = c->log;
+	struct log_client *l = lf->c->log;
 
-	if (!l->in_round || lf->order_seq == 0)
+	if (l->round == LOG_ROUND_NONE || lf->order_seq == 0)
 		return;
+	/* A flush of before: the tick begins the one that is wanted. */
 	if (!err && lf->state == LOG_ACTIVE &&
-	    lf->destaged_seq < lf->order_seq) {
-		log_destage(lf);
+	    lf->destaged_seq + 1 < lf->order_seq)
 		return;
-	}
 	/* A log that has ended is in the blocks, or lost with its session; for
 	 * one that is lost nobody can wait. A soft mount tells that it waits no
 	 * longer. */
 	lf->order_seq = 0;
-	if (err == -ETIMEDOUT || --l->round_left == 0)
-		round_end(c, err == -ETIMEDOUT);
+	round_step(lf->c, err == -ETIMEDOUT);
 }
 
-/* Takes the inode's frames out of a list. Returns its new end. */
-static struct wb_io **take_out(struct wb_io **at, const struct core_inode *in,
-			       struct wb_io ***tail)
+/* Somebody waits for content that is not on its way: it came back. */
+static bool is_stuck(const struct log_file *lf)
 {
-	while (*at) {
-		struct wb_io *io = *at;
+	const struct wb_inode *wb = lf->in->wb;
+	struct wbuf_pending p;
+	uint64_t gen = 0;
 
-		if (io->in != in) {
-			at = &io->chain;
-			continue;
-		}
-		*at = io->chain;
-		io->chain = NULL;
-		**tail = io;
-		*tail = &io->chain;
+	if (!lf->destaging)
+		return true; /* it could not begin */
+	if (!wb)
+		return false;
+	for (const struct dlist *n = wb->ops.next; n != &wb->ops; n = n->next) {
+		const struct wb_op *op = (const void *)
+			((const char *)n - offsetof(struct wb_op, node));
+
+		if (op->kind == WB_OP_DURABLE)
+			gen = u64_max(gen, op->gen);
 	}
-	return at;
+	wbuf_gen_pending(&wb->buf, gen, &p);
+	return p.dirty > 0;
 }
 
-void log_order_release(struct core *c, const struct core_inode *in)
+void log_order_tick(struct core *c)
 {
 	struct log_client *l = c->log;
-	struct wb_io *head = NULL, **tail = &head;
+	struct dlist *n, *save;
+	bool stuck = false;
 
-	(void)take_out(&l->held, in, &tail);
-	l->held_tail = take_out(&l->held_next, in, &tail);
-	if (head)
-		wb_send_chain(c, head);
+	if (l->round == LOG_ROUND_BLOCKS) {
+		dlist_for(n, save, &l->files) {
+			struct log_file *lf =
+				dlist_entry(n, struct log_file, node);
+
+			if (lf->order_seq == 0 || lf->state != LOG_ACTIVE)
+				continue;
+			if (!is_still(lf->in))
+				return;
+			stuck |= is_stuck(lf);
+		}
+		if (stuck)
+			l->round = LOG_ROUND_SNAPSHOT;
+	}
+	if (l->round == LOG_ROUND_SNAPSHOT && c->opt.timeout_ms > 0 &&
+	    core_now_ms() - l->round_ms >= c->opt.timeout_ms)
+		round_end(c, true);
+	else if (l->round == LOG_ROUND_SNAPSHOT)
+		snapshot(c);
+	else if (l->round == LOG_ROUND_JOURNAL)
+		log_journal_tick(c);
 }
 
 bool log_order_hold(struct core *c, struct wb_io *io)
 {
 	struct log_client *l = c->log;
 
-	if (!l || io->in->log || (io->in->attr.flags & META_ATTR_LOG) ||
-	    !log_order_due(c))
+	if (!l || io->in == l->jour.in || !log_order_due(c))
 		return false;
 	io->chain = NULL;
 	*l->held_tail = io;
@@ -185,7 +339,10 @@ static void order_begin(struct core_deferred *d)
 
 	core_lock(l->c);
 	l->order_deferred = false;
-	if ((l->held_next || l->order_waiters_next) && !l->in_round)
+	if (l->round == LOG_ROUND_SNAPSHOT)
+		snapshot(l->c);
+	else if ((l->held_next || l->order_waiters_next || l->round_wanted) &&
+		 l->round == LOG_ROUND_NONE)
 		round_begin(l->c);
 	core_unlock(l->c);
 }
@@ -195,11 +352,17 @@ static void order_soon(struct core *c)
 {
 	struct log_client *l = c->log;
 
-	if (l->in_round || l->order_deferred)
+	if (l->order_deferred)
 		return;
 	l->order_deferred = true;
 	l->order_def.fn = order_begin;
 	core_defer(c, &l->order_def);
+}
+
+void log_order_again(struct core *c)
+{
+	if (c->log && c->log->round == LOG_ROUND_SNAPSHOT)
+		order_soon(c);
 }
 
 void log_order_go(struct core *c)
@@ -210,7 +373,7 @@ void log_order_go(struct core *c)
 
 bool log_order_due(const struct core *c)
 {
-	return c->log->in_round || any_behind(c);
+	return c->log->held_next || any_behind(c);
 }
 
 bool log_order_wait(struct core *c, struct core_waiter *w)
@@ -224,4 +387,22 @@ bool log_order_wait(struct core *c, struct core_waiter *w)
 	l->order_tail = &w->next;
 	order_soon(c);
 	return true;
+}
+
+void log_order_want(struct core *c)
+{
+	c->log->round_wanted = true;
+	order_soon(c);
+}
+
+bool log_order_keeps(const struct core *c, const struct core_inode *in)
+{
+	return in->log && !c->log->snapping &&
+	       (log_in_order(in->log) || in->log->state == LOG_OPENING);
+}
+
+void log_order_asked(struct core *c, const struct core_inode *in)
+{
+	if (log_order_keeps(c, in) && c->log->round != LOG_ROUND_SNAPSHOT)
+		log_order_want(c);
 }

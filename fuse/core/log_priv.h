@@ -13,9 +13,11 @@
  *	log_xport_verbs.c, log_verbs_dev.c  posts written into a peer's memory
  *	log_lag.c      which peers are sent a write at once, and which later
  *	log_dev.c      log daemons as this mount knows them
- *	log_order.c    which block writes wait for logs
+ *	log_order.c    which block writes wait for logs, and destaging in order
+ *	log_journal.c  where records are made durable before that
  *	log_tick.c     what time brings: destaging, replacement, the end
  *	log_recover.c  logs that a dead mount left behind; log_fence.c
+ *	log_redo.c     what its journal has of them
  */
 #ifndef FUSE_CORE_LOG_PRIV_H
 #define FUSE_CORE_LOG_PRIV_H
@@ -131,8 +133,16 @@ struct log_file {
 	bool covers;
 	/* Its peers can all lose power at once: the blocks follow in order. */
 	bool ordered;
-	uint64_t order_seq; /* a round of log_order.c waits for it; 0 */
+	/* A round of log_order.c waits for the records below; 0. */
+	uint64_t order_seq;
+	uint64_t snap_seq; /* in the journal up to here; 0: not in it */
+	uint64_t journaled_seq; /* durable in a journal or the blocks */
+	/* In the region of this base the record jour_seq is at jour_off. */
+	const uint8_t *jour_base;
+	uint32_t jour_off;
+	uint64_t jour_seq;
 	bool held; /* a truncate is being put into the log: writes wait */
+	uint64_t held_seq; /* the last record before that */
 	bool fenced; /* another owns it */
 	/* Peers may lag until the timer says otherwise; w.seq when it did. */
 	bool lagging;
@@ -171,6 +181,35 @@ struct log_file {
 	struct core_deferred def;
 };
 
+/* log_journal.c */
+struct log_journal_job;
+
+struct log_journal {
+	enum {
+		LOG_JOURNAL_NONE,
+		LOG_JOURNAL_MAKING,
+		LOG_JOURNAL_READY,
+		LOG_JOURNAL_DROPPING, /* metad is told that it goes */
+	} state;
+	bool kept; /* a log ended that was not destaged */
+	struct core_file *f, *gone; /* @gone: being released */
+	struct core_inode *in;
+	uint64_t ino, epoch;
+	uint64_t round; /* written last */
+	uint64_t retry_ms; /* none is written before this */
+	struct log_journal_job *job; /* under way */
+	struct core_waiter durable;
+	struct core_deferred def;
+};
+
+/* Rounds of log_order.c. */
+enum log_round {
+	LOG_ROUND_NONE,
+	LOG_ROUND_SNAPSHOT, /* cannot be taken yet */
+	LOG_ROUND_JOURNAL, /* is being written there */
+	LOG_ROUND_BLOCKS, /* and to the blocks */
+};
+
 struct log_client {
 	struct core *c;
 	struct rpc_peer_ops ops;
@@ -201,12 +240,22 @@ struct log_client {
 	/* those that wait, likewise */
 	struct core_waiter *order_waiters, *order_waiters_next, **order_tail;
 	struct core_deferred order_def;
-	bool order_deferred, in_round;
-	uint32_t round_left;
+	bool order_deferred;
+	enum log_round round;
+	bool round_wanted; /* another */
+	bool round_timed_out;
+	uint64_t round_ms; /* it began */
+	bool snapping; /* frames of log files may be made */
+	uint32_t round_left; /* logs that it waits for */
+	struct wb_io *snap; /* frames of the round's log files */
+	struct log_journal jour;
+	struct log_redo *redo; /* log_redo.c; while the mount begins */
+	bool redo_blind; /* one of them cannot be read */
 	struct wb_io *failed; /* frames that a soft mount gives up */
 	struct core_deferred failed_def;
 	struct {
 		uint64_t rounds, went_back;
+		uint64_t journals, journal_failed, redone;
 		uint64_t opened, dropped, fallbacks, recovered, lost;
 		uint64_t appends, append_bytes, posts, post_bytes;
 		uint64_t destages, replaced, failed_peers, waits;
@@ -255,6 +304,8 @@ void log_unheld(struct core *c, struct core_inode *in);
 /* Those who wait for records up to @seq are told. */
 void log_settle(struct log_file *lf, uint64_t seq, int err);
 void log_wake(struct log_file *lf);
+/* When all has come to its end: tells log_stop()'s caller. */
+void log_stop_maybe(struct core *c);
 /* Memory lacks: logs that nobody writes any more go at once, others give back
  * what they can. */
 void log_hurry(struct core *c);
@@ -350,11 +401,41 @@ void log_order_go(struct core *c);
 /* Has what takes names or content away to wait? Then @w->fn runs later. */
 bool log_order_wait(struct core *c, struct core_waiter *w);
 bool log_order_due(const struct core *c);
-/* A file that has a log from now on: destaging waits for its frames. */
-void log_order_release(struct core *c, const struct core_inode *in);
+/* Is the file's content sent in rounds alone? */
+bool log_in_order(const struct log_file *lf);
+/* Then one shall begin, now or behind the one under way. */
+void log_order_want(struct core *c);
+/* May frames of @in not be made now? */
+bool log_order_keeps(const struct core *c, const struct core_inode *in);
+/* Somebody waits for content of @in: then a round is wanted, if that is not
+ * how it comes about. */
+void log_order_asked(struct core *c, const struct core_inode *in);
+/* The journal of the round is durable, or is not to be had. */
+void log_order_written(struct core *c, int err);
+void log_order_tick(struct core *c);
+/* What the round may have waited for is over: a cut, frames in flight. */
+void log_order_again(struct core *c);
 /* Something of the log has become durable in the blocks, could not, or it has
  * ended. */
 void log_order_step(struct log_file *lf, int err);
+
+/* ---- log_journal.c; lock held ---- */
+/* What the journal of this round is to have; NULL: no memory. */
+struct log_journal_job *log_journal_new(struct core *c);
+/* log_order_written() follows, perhaps at once. Takes @j. */
+void log_journal_write(struct core *c, struct log_journal_job *j);
+/* What memory lacked for. */
+void log_journal_tick(struct core *c);
+/* Gives the file up. False: something is under way; the tick asks again. */
+bool log_journal_end(struct core *c);
+void log_journal_free(struct log_client *l);
+
+/* ---- log_tick.c; lock held ---- */
+/* The last record that can be called durable when what @lf has now is in the
+ * blocks. */
+uint64_t log_destage_end(const struct log_file *lf);
+/* The flush of that. False: no memory. */
+bool log_destage_begin(struct log_file *lf);
 
 /* ---- log_recover.c ---- */
 /* Blocks; before the mount serves. Returns 0, also when some could not be

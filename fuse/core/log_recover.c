@@ -21,38 +21,28 @@
 
 /* ---- waiting ---- */
 
-/* Calls under way, and the first error. */
-struct waiting {
-	pthread_mutex_t mutex;
-	pthread_cond_t cond;
-	uint32_t flight;
-	int err;
-	uint8_t *body; /* of a reply */
-	uint32_t len;
-};
-
-static void waiting_init(struct waiting *w)
+void waiting_init(struct waiting *w)
 {
 	memset(w, 0, sizeof(*w));
 	pthread_mutex_init(&w->mutex, NULL);
 	pthread_cond_init(&w->cond, NULL);
 }
 
-static void waiting_fini(struct waiting *w)
+void waiting_fini(struct waiting *w)
 {
 	pthread_cond_destroy(&w->cond);
 	pthread_mutex_destroy(&w->mutex);
 	free(w->body);
 }
 
-static void waiting_begin(struct waiting *w)
+void waiting_begin(struct waiting *w)
 {
 	pthread_mutex_lock(&w->mutex);
 	w->flight++;
 	pthread_mutex_unlock(&w->mutex);
 }
 
-static void waiting_end(struct waiting *w, int err)
+void waiting_end(struct waiting *w, int err)
 {
 	pthread_mutex_lock(&w->mutex);
 	w->flight--;
@@ -63,7 +53,7 @@ static void waiting_end(struct waiting *w, int err)
 }
 
 /* Until at most @max are under way. */
-static int waiting_for(struct waiting *w, uint32_t max)
+int waiting_for(struct waiting *w, uint32_t max)
 {
 	int err;
 
@@ -75,7 +65,7 @@ static int waiting_for(struct waiting *w, uint32_t max)
 	return err;
 }
 
-static void waiting_cb(void *arg, int err)
+void waiting_cb(void *arg, int err)
 {
 	waiting_end(arg, err);
 }
@@ -136,7 +126,7 @@ static int take_entry(struct recovery *r, const struct meta_log_entry *e)
 	return wire_in_end(&in);
 }
 
-static int log_raise(struct recovery *r, uint64_t ino)
+int recovery_raise(struct recovery *r, uint64_t ino)
 {
 	struct meta_log_entry e;
 	struct meta_call *mc;
@@ -163,7 +153,7 @@ static void start_sync(struct core *c, core_cb cb, void *arg)
 	core_fsync_dir(c, ROOT_INO, cb, arg);
 }
 
-static int log_drop(struct recovery *r)
+int recovery_drop(struct recovery *r)
 {
 	struct meta_log_drop d = { .ino = r->e.ino, .epoch = r->epoch };
 	struct meta_call *mc;
@@ -267,7 +257,9 @@ static int apply_sync(struct applying *a)
 	return waiting_for(&a->w, 0);
 }
 
-static int apply_peer(struct recovery *r, uint32_t peer)
+/* What that peer has, or, if there is, @s. */
+static int apply_file(struct recovery *r, uint32_t peer,
+		      const struct log_redo_section *s)
 {
 	struct applying a = { .c = r->c, .ino = r->e.ino };
 	int err;
@@ -277,7 +269,10 @@ static int apply_peer(struct recovery *r, uint32_t peer)
 	core_open(r->c, r->e.ino, O_RDWR, &a.f, waiting_cb, &a.w);
 	err = waiting_for(&a.w, 0);
 	if (!err) {
-		err = apply_wait(&a, apply_regions(r, peer, &a));
+		err = s ? log_rec_walk(s->p, 0, s->len, s->seq, apply, &a,
+				       NULL) :
+			  apply_regions(r, peer, &a);
+		err = apply_wait(&a, err);
 		if (!err)
 			err = apply_sync(&a);
 		core_release(r->c, a.f);
@@ -322,7 +317,7 @@ static int settle(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 
 /* All its peers have lost power, or have been started anew, and the blocks
  * follow its records in order: the file is what it was when it was destaged
- * last, and so is all else. */
+ * last, and so is all else, once what a journal has of it is in the blocks. */
 static bool went_back(struct recovery *r)
 {
 	struct core *c = r->c;
@@ -359,22 +354,26 @@ static bool went_back(struct recovery *r)
 
 static int recover(struct recovery *r, uint64_t ino, uint64_t deadline_ms)
 {
+	const struct log_redo_section *s = NULL;
 	uint32_t index = 0;
-	int err = log_raise(r, ino);
+	int err = recovery_raise(r, ino);
 
 	if (err)
 		return err;
 	err = settle(r, deadline_ms, &index);
-	if (err == -EIO && went_back(r))
-		err = -ENODATA;
+	if (err == -EIO && went_back(r)) {
+		s = log_redo_find(r->c, ino, r->e.data_epoch);
+		err = s ? 0 : r->c->log->redo_blind ? -EIO : -ENODATA;
+		r->c->log->n.redone += s != NULL;
+	}
 	if (!err)
-		err = apply_peer(r, index);
+		err = apply_file(r, index, s);
 	/* These are metad's words for a log that is not ours to recover. */
 	if (err == -ENOENT || err == -EBUSY)
 		err = -EREMOTEIO;
 	if (err && err != -ENODATA)
 		return err;
-	err = log_drop(r);
+	err = recovery_drop(r);
 	if (!err)
 		recovery_free(r);
 	return err;
@@ -410,6 +409,7 @@ static int mark_lost(const struct recovery *r, int err)
 
 	peers_text(r, peers, sizeof(peers));
 	c->log->n.lost++;
+	log_redo_keep(c, ino);
 	diag_err("log", "event=not_recovered ino=%llu logds=\"%s\" "
 		 "error=\"%s\" next=\"hailctl log salvage\"",
 		 (unsigned long long)ino, peers,
@@ -474,8 +474,9 @@ static int list_page(struct core *c, uint64_t after, struct waiting *w,
 	return err ? err : meta_log_list_reply_parse(w->body, w->len, r);
 }
 
+/* Of journals, or of logs. */
 static int recover_page(struct core *c, const struct meta_log_list_reply *r,
-			uint64_t deadline_ms, uint64_t *last)
+			uint64_t deadline_ms, bool journals, uint64_t *last)
 {
 	struct wire_in in;
 	int err = 0;
@@ -488,39 +489,55 @@ static int recover_page(struct core *c, const struct meta_log_list_reply *r,
 		if (in.bad || e.ino <= *last)
 			return -EBADMSG;
 		*last = e.ino;
-		if (!e.live)
-			err = recover_entry(c, &e, deadline_ms);
+		if (e.live || journals != (e.peers.len == 0))
+			continue;
+		err = journals ? log_redo_load(c, e.ino) :
+				 recover_entry(c, &e, deadline_ms);
 	}
 	return err;
 }
 
-int log_recover_all(struct core *c, uint64_t deadline_ms)
+static int recover_list(struct core *c, uint64_t deadline_ms, bool journals)
 {
 	struct meta_log_list_reply r = { .done = 0 };
-	uint64_t last = 0, began = core_now_ms();
+	uint64_t last = 0;
 	int err = 0;
 
-	core_lock(c);
-	c->log->recovering = true;
-	core_unlock(c);
 	while (!err && !r.done) {
 		struct waiting w;
 
 		waiting_init(&w);
 		err = list_page(c, last, &w, &r);
 		if (!err)
-			err = recover_page(c, &r, deadline_ms, &last);
+			err = recover_page(c, &r, deadline_ms, journals,
+					   &last);
 		waiting_fini(&w);
 	}
+	return err;
+}
+
+int log_recover_all(struct core *c, uint64_t deadline_ms)
+{
+	uint64_t began = core_now_ms();
+	int err;
+
+	core_lock(c);
+	c->log->recovering = true;
+	core_unlock(c);
+	err = recover_list(c, deadline_ms, true);
+	if (!err)
+		err = recover_list(c, deadline_ms, false);
+	log_redo_end(c, !err);
 	core_lock(c);
 	c->log->recovering = false;
 	core_unlock(c);
 	/* One line: there may be as many logs as there were files. */
 	if (c->log->n.recovered + c->log->n.lost + c->log->n.went_back > 0)
 		diag_info("log", "event=recovered logs=%llu went_back=%llu "
-			  "lost=%llu ms=%llu",
+			  "redone=%llu lost=%llu ms=%llu",
 			  (unsigned long long)c->log->n.recovered,
 			  (unsigned long long)c->log->n.went_back,
+			  (unsigned long long)c->log->n.redone,
 			  (unsigned long long)c->log->n.lost,
 			  (unsigned long long)(core_now_ms() - began));
 	return err;

@@ -1,5 +1,5 @@
-/* Inside the recovery of a log: what log_recover.c (metad, applying) and
- * log_fence.c (the peers) share. */
+/* Inside the recovery of a log: what log_recover.c (metad, applying),
+ * log_fence.c (the peers) and log_redo.c (journals) share. */
 #ifndef FUSE_CORE_LOG_RECOVER_H
 #define FUSE_CORE_LOG_RECOVER_H
 
@@ -19,7 +19,29 @@ struct recovery {
 	uint32_t base_count;
 };
 
+/* Calls under way, and the first error. */
+struct waiting {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	uint32_t flight;
+	int err;
+	uint8_t *body; /* of a reply */
+	uint32_t len;
+};
+void waiting_init(struct waiting *w);
+void waiting_fini(struct waiting *w);
+void waiting_begin(struct waiting *w);
+void waiting_end(struct waiting *w, int err);
+/* Until at most @max are under way; returns the error. */
+int waiting_for(struct waiting *w, uint32_t max);
+/* A core_cb, of arg @w. */
+void waiting_cb(void *arg, int err);
+
 /* All block, on the thread that starts the mount. */
+/* The log of @ino is ours from now on: fills @r. */
+int recovery_raise(struct recovery *r, uint64_t ino);
+/* Its entry goes, durably. */
+int recovery_drop(struct recovery *r);
 /* Fences the peers and asks until it is known whose log it is. Returns 0 and
  * *index, or 1 where a majority has to be given what it lacks first
  * (recovery_stage()); -ESTALE: another recovery has come; -EAGAIN: too few
@@ -35,5 +57,23 @@ void recovery_forget(struct recovery *r);
 int recovery_stage(struct recovery *r, uint32_t from);
 /* Nothing of it is needed any more. */
 void recovery_free(struct recovery *r);
+
+/* ---- log_redo.c ---- */
+struct log_redo_section {
+	uint64_t ino, epoch;
+	uint64_t seq; /* of the first record */
+	uint32_t len;
+	const uint8_t *p; /* the records */
+};
+/* Reads a dead mount's journal. 0, also where there is nothing to read. */
+int log_redo_load(struct core *c, uint64_t ino);
+/* What was being destaged of that log; NULL: nothing is known of it. */
+const struct log_redo_section *log_redo_find(struct core *c, uint64_t ino,
+					     uint64_t epoch);
+/* A log of the file could not be recovered: what there is of it is kept for the
+ * next mount. */
+void log_redo_keep(struct core *c, uint64_t ino);
+/* Frees all; the journals themselves too, if they are not needed any more. */
+void log_redo_end(struct core *c, bool done);
 
 #endif

@@ -103,6 +103,9 @@ void log_status(struct core *c, FILE *out)
 	COUNTER(post_bytes);
 	COUNTER(destages);
 	COUNTER(rounds);
+	COUNTER(journals);
+	COUNTER(journal_failed);
+	COUNTER(redone);
 	COUNTER(replaced);
 	COUNTER(failed_peers);
 	COUNTER(waits);

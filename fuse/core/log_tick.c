@@ -73,31 +73,43 @@ static void destaged(void *arg, int err)
 	free(d);
 }
 
-void log_destage(struct log_file *lf)
+/* A truncate in the log that metad has not heard of yet stays there, unless it
+ * waits for the log to end. */
+uint64_t log_destage_end(const struct log_file *lf)
 {
-	struct core *c = lf->c;
-	struct destage *d;
+	return lf->held && !lf->giving_up ? lf->held_seq : lf->w.seq;
+}
 
-	if (lf->state != LOG_ACTIVE)
-		return;
-	if (lf->destaging) {
-		lf->destage_again = true;
-		return;
-	}
-	d = malloc(sizeof(*d));
+bool log_destage_begin(struct log_file *lf)
+{
+	struct destage *d = malloc(sizeof(*d));
+
 	if (!d)
-		return; /* the tick comes again */
+		return false;
 	d->lf = lf;
-	d->seq = lf->w.seq;
+	d->seq = log_destage_end(lf);
 	lf->destaged_ms = core_now_ms();
-	if (fsync_blocks(c, lf->in, destaged, d)) {
+	if (fsync_blocks(lf->c, lf->in, destaged, d)) {
 		free(d);
-		return;
+		return false;
 	}
 	log_get(lf);
 	lf->destaging = true;
 	lf->destage_again = false;
-	c->log->n.destages++;
+	lf->c->log->n.destages++;
+	return true;
+}
+
+void log_destage(struct log_file *lf)
+{
+	if (lf->state != LOG_ACTIVE)
+		return;
+	if (log_in_order(lf))
+		log_order_want(lf->c);
+	else if (lf->destaging)
+		lf->destage_again = true;
+	else
+		(void)log_destage_begin(lf); /* the tick comes again */
 }
 
 /* ---- the end ---- */
@@ -250,7 +262,7 @@ static void tick_end(struct log_file *lf, uint64_t now_ms)
 	}
 	if (!log_is_over(lf, now_ms) && !lf->giving_up)
 		return;
-	if (log_destaged(lf))
+	if (log_destaged(lf) && (!lf->in->wb || wb_inode_clean(lf->in)))
 		drop_maybe(lf);
 	else if (now_ms >= lf->destage_retry_ms)
 		log_destage(lf);
@@ -504,6 +516,7 @@ static void log_tick(struct rpc_timer *t)
 	bool any = false;
 
 	core_lock(c);
+	log_order_tick(c);
 	dlist_for(n, save, &l->files)
 	{
 		struct log_file *lf = dlist_entry(n, struct log_file, node);
@@ -515,7 +528,9 @@ static void log_tick(struct rpc_timer *t)
 			 now_ms >= lf->retry_ms)
 			log_open_again(lf);
 	}
-	any = any && !c->freeing;
+	log_stop_maybe(c);
+	any = (any || l->round != LOG_ROUND_NONE ||
+	       (l->stopped && !l->stop_told)) && !c->freeing;
 	for (uint32_t i = 0; any && i < l->dev_count; i++)
 		if (now_ms - l->devs[i]->ping_sent_ms >= LOG_PING_MS)
 			log_dev_ping(l->devs[i]);

@@ -123,7 +123,8 @@ void wb_collect(struct core *c, struct core_inode *in, uint64_t from,
 	uint64_t bad_from = UINT64_MAX, bad_to = 0;
 	int bad = 0;
 
-	if (in->cut_busy || c->fenced || c->freeing || !lease_settled(c, in))
+	if (in->cut_busy || c->fenced || c->freeing || !lease_settled(c, in) ||
+	    log_order_keeps(c, in))
 		return;
 	for (e = wbuf_find(&in->wb->buf, from); e && e->off < to; e = next) {
 		uint64_t off = e->off, end = off + e->len;
@@ -311,19 +312,22 @@ static void order_hold(struct core *c, struct wb_send *s)
 	}
 }
 
-void wb_submit(struct core *c, struct wb_send *s, bool sync)
+void wb_stamp(struct core *c, struct wb_send *s, bool sync)
 {
-	struct wb_io *io;
-
-	if (!s->head)
-		return;
 	if (sync)
 		flag_sync(c, s);
-	for (io = s->head; io; io = io->chain) {
+	for (struct wb_io *io = s->head; io; io = io->chain) {
 		io->sent_stamp = ++c->blk->clock;
 		c->blk->n.writes++;
 		c->blk->n.write_bytes += io->io.len;
 	}
+}
+
+void wb_submit(struct core *c, struct wb_send *s, bool sync)
+{
+	if (!s->head)
+		return;
+	wb_stamp(c, s, sync);
 	order_hold(c, s);
 	if (s->head)
 		wb_send_chain(c, s->head);
@@ -564,6 +568,8 @@ static void io_done(struct rpc_call *call, int status,
 			blk_dev_heard(d, r.boot_id, r.free_units);
 	}
 	wb_step(c, in, from, to);
+	if (in->log)
+		log_order_again(c);
 	wb_sync_maybe(c, d);
 	wb_wake(c);
 	inode_unpin(c, in);

@@ -406,7 +406,8 @@ static int write_log(struct write_req *r, struct write_op *o)
 		return err;
 	o->log.fn = write_logged;
 	log_append(in, r->off, r->data ? r->data->bytes : r->small, r->len);
-	send_full_blocks(r);
+	if (!log_in_order(in->log))
+		send_full_blocks(r);
 	log_commit_wait(in, &o->log);
 	return 0;
 }
@@ -575,7 +576,7 @@ static int write_start(struct write_req *r)
 	if (!c->opt.kernel_writeback)
 		in->units_kept = false; /* see core_flush_error() */
 	/* Writers wait in order, also one that would fit. */
-	if (c->wb_waiters || wb_full(c))
+	if (!(r->flags & CORE_WRITE_UNBOUND) && (c->wb_waiters || wb_full(c)))
 		return write_op_start(r, true);
 	if (cut_holds_writes(in) || (!meta_may_serve(c) && !log_covers(in)))
 		return write_op_start(r, false);

@@ -68,6 +68,39 @@ void lm_remount(struct lmount *m)
 	assert_int_equal(lm_start(m), 0);
 }
 
+void lm_power_cut(struct lmount *m)
+{
+	lm_power_cut_keep(m, 0);
+}
+
+void lm_power_cut_keep(struct lmount *m, uint32_t keep)
+{
+	lm_kill(m);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_restart(m->d->b[i], !(keep >> i & 1));
+	d_hold_replies(m->d, WIRE_OP_BLK_WRITE, false);
+	d_hold(m->d, WIRE_OP_BLK_WRITE, false);
+	mini_metad_restart(m->d->f.m, true);
+	for (uint32_t i = 0; i < m->d->logd_count; i++) {
+		mini_logd_restart(m->d->l[i]);
+		lm_tell(m, i, true);
+	}
+}
+
+void lm_hold_behind_journal(struct lmount *m)
+{
+	uint64_t was = d_executed(m->d, WIRE_OP_BLK_WRITE);
+
+	wait_until(d_held(m->d) > 0);
+	d_hold_replies(m->d, WIRE_OP_BLK_WRITE, true);
+	d_hold(m->d, WIRE_OP_BLK_WRITE, false);
+	wait_until(d_executed(m->d, WIRE_OP_BLK_WRITE) > was);
+	/* One frame: a small one. */
+	assert_int_equal(d_executed(m->d, WIRE_OP_BLK_WRITE), was + 1);
+	d_hold(m->d, WIRE_OP_BLK_WRITE, true);
+	d_hold_replies(m->d, WIRE_OP_BLK_WRITE, false);
+}
+
 void lm_free(struct lmount *m)
 {
 	dfix_kill(m->d);

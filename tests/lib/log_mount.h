@@ -23,6 +23,14 @@ void lm_kill(struct lmount *m);
 int lm_start(struct lmount *m);
 /* Both. */
 void lm_remount(struct lmount *m);
+/* Power is lost everywhere: the client is dead, and what was not durable is
+ * gone, with all memory of log daemons. */
+void lm_power_cut(struct lmount *m);
+/* But block daemons with a bit in @keep had all they got on their disk. */
+void lm_power_cut_keep(struct lmount *m, uint32_t keep);
+/* A round's journal is held at the block daemons (d_hold() of BLK_WRITE): it
+ * becomes durable, and all that follows it is held there. */
+void lm_hold_behind_journal(struct lmount *m);
 /* Everything goes, whatever it is in. */
 void lm_free(struct lmount *m);
 

@@ -1,0 +1,286 @@
+/* Journals that dead mounts left behind (common/log_journal.h). What they have
+ * of a log that no peer has any more is put into the blocks once more: a power
+ * cut may have come when half of it was there. */
+#include "fuse/core/log_recover.h"
+
+#include "common/crc32c.h"
+#include "common/diag.h"
+#include "common/log_journal.h"
+
+#include <fcntl.h>
+
+#define READ_BYTES (1u << 20)
+
+struct log_redo {
+	struct log_redo *next;
+	struct recovery r; /* its entry */
+	struct core_file *f;
+	bool kept; /* the next mount needs it, too */
+	uint64_t round; /* 0: no slot is whole */
+	struct log_redo_section *sections;
+	uint32_t count;
+	uint8_t *records;
+};
+
+/* ---- reading ---- */
+
+struct reading {
+	struct waiting w;
+	uint8_t *to;
+	size_t len; /* got */
+};
+
+static void read_done(void *arg, int err, const struct iovec *iov,
+		      int iov_count, size_t len)
+{
+	struct reading *rd = arg;
+
+	(void)len;
+	for (int i = 0; !err && i < iov_count; i++) {
+		memcpy(rd->to + rd->len, iov[i].iov_base, iov[i].iov_len);
+		rd->len += iov[i].iov_len;
+	}
+	waiting_end(&rd->w, err);
+}
+
+/* Exactly so many bytes; -ENODATA: there are less. */
+static int read_at(struct log_redo *d, uint64_t off, uint8_t *to, size_t len)
+{
+	int err = 0;
+
+	while (len > 0 && !err) {
+		struct reading rd = { .to = to };
+		size_t step = len < READ_BYTES ? len : READ_BYTES;
+
+		waiting_init(&rd.w);
+		waiting_begin(&rd.w);
+		core_read(d->r.c, d->f, off, step, read_done, &rd);
+		err = waiting_for(&rd.w, 0);
+		waiting_fini(&rd.w);
+		if (!err && rd.len < step)
+			err = -ENODATA;
+		off += step;
+		to += step;
+		len -= step;
+	}
+	return err;
+}
+
+struct slot {
+	struct log_journal_head h;
+	struct log_journal_section *s;
+	uint8_t *records;
+};
+
+static void slot_fini(struct slot *t)
+{
+	free(t->s);
+	free(t->records);
+	memset(t, 0, sizeof(*t));
+}
+
+static int slot_front(struct log_redo *d, uint64_t off, struct slot *t)
+{
+	uint8_t head[LOG_JOURNAL_HEAD], *table;
+	size_t len;
+	int err = read_at(d, off, head, sizeof(head));
+
+	if (!err)
+		err = log_journal_head_decode(head,
+					      d->r.c->opt.conf->cluster_id,
+					      &t->h);
+	if (err)
+		return err;
+	len = (size_t)t->h.count * LOG_JOURNAL_SECTION;
+	table = malloc(len);
+	t->s = calloc(t->h.count, sizeof(*t->s));
+	t->records = malloc(t->h.bytes);
+	err = table && t->s && t->records ? 0 : -ENOMEM;
+	if (!err)
+		err = read_at(d, off + LOG_JOURNAL_HEAD, table, len);
+	if (!err)
+		err = log_journal_sections_decode(&t->h, table, t->s);
+	free(table);
+	return err;
+}
+
+/* The records, whole and in a row. */
+static int slot_records(struct log_redo *d, uint64_t off, struct slot *t)
+{
+	const uint8_t *p = t->records;
+	int err = read_at(d, off + log_journal_front(t->h.count), t->records,
+			  t->h.bytes);
+
+	for (uint32_t i = 0; i < t->h.count && !err; i++) {
+		const struct log_journal_section *s = &t->s[i];
+
+		if (crc32c(0, p, s->len) != s->crc)
+			err = -EBADMSG;
+		else
+			err = log_rec_walk(p, 0, (uint32_t)s->len, s->seq,
+					   NULL, NULL, NULL);
+		p += s->len;
+	}
+	return err;
+}
+
+static int slot_take(struct log_redo *d, struct slot *t)
+{
+	const uint8_t *p = t->records;
+
+	d->sections = calloc(t->h.count, sizeof(*d->sections));
+	if (!d->sections)
+		return -ENOMEM;
+	d->count = t->h.count;
+	d->round = t->h.round;
+	d->records = t->records;
+	t->records = NULL;
+	for (uint32_t i = 0; i < d->count; i++) {
+		const struct log_journal_section *s = &t->s[i];
+
+		d->sections[i] = (struct log_redo_section){
+			.ino = s->ino, .epoch = s->epoch, .seq = s->seq,
+			.len = (uint32_t)s->len, .p = p,
+		};
+		p += s->len;
+	}
+	return 0;
+}
+
+/* The newest slot that is whole: the other one may have been cut short. */
+static int slots_read(struct log_redo *d)
+{
+	struct slot best = { .h.round = 0 };
+	int err = 0;
+
+	for (uint32_t i = 0; i < LOG_JOURNAL_SLOT_COUNT; i++) {
+		struct slot t = { .h.round = 0 };
+
+		err = slot_front(d, i * LOG_JOURNAL_SLOT, &t);
+		if (!err && t.h.round > best.h.round)
+			err = slot_records(d, i * LOG_JOURNAL_SLOT, &t);
+		if (!err && t.h.round > best.h.round) {
+			struct slot swap = best;
+
+			best = t;
+			t = swap;
+		}
+		slot_fini(&t);
+		if (err && err != -ENODATA && err != -EBADMSG)
+			break;
+		err = 0;
+	}
+	if (!err && best.h.round)
+		err = slot_take(d, &best);
+	slot_fini(&best);
+	return err;
+}
+
+/* ---- one journal ---- */
+
+static int open_file(struct log_redo *d, uint64_t ino)
+{
+	struct waiting w;
+	int err;
+
+	waiting_init(&w);
+	waiting_begin(&w);
+	core_open(d->r.c, ino, O_RDWR, &d->f, waiting_cb, &w);
+	err = waiting_for(&w, 0);
+	waiting_fini(&w);
+	return err;
+}
+
+static void redo_free(struct log_redo *d)
+{
+	if (d->f)
+		core_release(d->r.c, d->f);
+	free(d->sections);
+	free(d->records);
+	free(d);
+}
+
+int log_redo_load(struct core *c, uint64_t ino)
+{
+	struct log_redo *d = calloc(1, sizeof(*d));
+	int err;
+
+	if (!d)
+		return -ENOMEM;
+	d->r.c = c;
+	d->r.e.ino = ino;
+	err = recovery_raise(&d->r, ino);
+	if (!err)
+		err = open_file(d, ino);
+	if (!err)
+		err = slots_read(d);
+	if (err == -ENOENT || err == -EBUSY) {
+		redo_free(d);
+		return 0; /* another mount has done it, or does */
+	}
+	if (err == -ENOMEM || err == -ESTALE) {
+		redo_free(d);
+		return err;
+	}
+	if (err) {
+		diag_err("log", "event=journal_unreadable ino=%llu "
+			 "error=\"%s\"", (unsigned long long)ino,
+			 strerror(-err));
+		d->kept = true;
+		c->log->redo_blind = true;
+	}
+	diag_debug("log", "event=journal ino=%llu round=%llu logs=%u",
+		   (unsigned long long)ino, (unsigned long long)d->round,
+		   d->count);
+	d->next = c->log->redo;
+	c->log->redo = d;
+	return 0;
+}
+
+const struct log_redo_section *log_redo_find(struct core *c, uint64_t ino,
+					     uint64_t epoch)
+{
+	for (const struct log_redo *d = c->log->redo; d; d = d->next)
+		for (uint32_t i = 0; i < d->count; i++)
+			if (d->sections[i].ino == ino &&
+			    d->sections[i].epoch == epoch)
+				return &d->sections[i];
+	return NULL;
+}
+
+void log_redo_keep(struct core *c, uint64_t ino)
+{
+	for (struct log_redo *d = c->log->redo; d; d = d->next)
+		for (uint32_t i = 0; i < d->count; i++)
+			d->kept |= d->sections[i].ino == ino;
+}
+
+/* Its entry goes, and with the handle the file. */
+static int redo_drop(struct log_redo *d)
+{
+	int err = recovery_drop(&d->r);
+
+	if (err)
+		return err;
+	core_lock(d->r.c);
+	d->f->in->orphan = true;
+	core_unlock(d->r.c);
+	return 0;
+}
+
+void log_redo_end(struct core *c, bool done)
+{
+	struct log_redo *d;
+
+	while ((d = c->log->redo)) {
+		int err = done && !d->kept ? redo_drop(d) : 0;
+
+		if (err)
+			diag_warn("log", "event=journal_kept ino=%llu "
+				  "error=\"%s\"",
+				  (unsigned long long)d->r.e.ino,
+				  strerror(-err));
+		c->log->redo = d->next;
+		redo_free(d);
+	}
+}
