@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #define NOT_MS 60u
+#define BIG 400000u
 
 /* ---- behind the journal ---- */
 
@@ -96,13 +97,12 @@ static void cut_in_journal(uint32_t keep)
 	const struct dfix_options o = { .logd_count = 3,
 					.logd_bytes = 16u << 20 };
 	struct log_scene s = scene_begun_with(&o);
-	const uint32_t big = 400000;
 	struct fix_call *k;
 
 	d_hold(s.m->d, WIRE_OP_BLK_WRITE, true);
 	scene_write(&s, 200);
 	for (uint32_t i = 0; i < 8; i++)
-		assert_int_equal(lm_write(s.m, s.f[0], SCENE_LEN, big, i), 0);
+		assert_int_equal(lm_write(s.m, s.f[0], SCENE_LEN, BIG, i), 0);
 	k = scene_page_start(&s, 2);
 	wait_until(d_held(s.m->d) >= 4);
 	pause_ms(NOT_MS);
@@ -116,7 +116,7 @@ static void cut_in_journal(uint32_t keep)
 	assert_int_equal(lm_start(s.m), 0);
 	scene_open(&s);
 	scene_check(&s, 100);
-	lm_check_zeros(s.m, s.f[0], SCENE_LEN, big);
+	lm_check_zeros(s.m, s.f[0], SCENE_LEN, BIG);
 	(void)fix_call_end(k, NULL);
 	scene_end(&s);
 }
@@ -150,9 +150,10 @@ static void check_many(struct log_scene *s, uint64_t seed)
 		lm_check(s->m, s->f[0], i * (uint64_t)DBLOCK, 20, seed + i);
 }
 
-/* Acknowledged in place, lost, and newer content is there: up to where the new
- * round's journal is on its way. Returns the round's number before. */
-static uint64_t come_back(struct log_scene *s)
+/* Acknowledged in place, lost, and newer content is there, in one frame of a
+ * journal or (@big) in several: up to where the new round's journal is on its
+ * way. Returns the round's number before. */
+static uint64_t come_back(struct log_scene *s, bool big)
 {
 	uint64_t was, round;
 
@@ -162,23 +163,27 @@ static uint64_t come_back(struct log_scene *s)
 	wait_until(d_held(s->m->d) == DFIX_BLOCKDS);
 	round = scene_log(s->m, jour.round);
 	write_many(s, 2000);
+	for (uint32_t i = 0; i < 8 && big; i++)
+		assert_int_equal(lm_write(s->m, s->f[1], SCENE_LEN, BIG, i),
+				 0);
 	was = d_received(s->m->d, WIRE_OP_BLK_WRITE);
 	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
 		mini_blockd_down(s->m->d->b[i]);
 	d_hold(s->m->d, WIRE_OP_BLK_WRITE, true);
 	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
 		mini_blockd_up(s->m->d->b[i], true);
-	wait_until(d_held(s->m->d) > 0);
+	wait_until(d_held(s->m->d) >= (big ? 4 : 1));
 	pause_ms(NOT_MS);
-	/* One frame: the journal's. */
-	assert_int_equal(d_received(s->m->d, WIRE_OP_BLK_WRITE), was + 1);
+	/* The journal's alone. */
+	assert_true(big ||
+		    d_received(s->m->d, WIRE_OP_BLK_WRITE) == was + 1);
 	return round;
 }
 
 static void test_a_round_begins_again_with_what_came_back(void **state)
 {
 	struct log_scene s = scene_begun();
-	uint64_t round = come_back(&s);
+	uint64_t round = come_back(&s, false);
 
 	(void)state;
 	lm_hold_behind_journal(s.m);
@@ -199,11 +204,34 @@ static void test_power_is_lost_when_a_round_begins_again(void **state)
 	struct log_scene s = scene_begun();
 
 	(void)state;
-	(void)come_back(&s);
+	(void)come_back(&s, false);
 	scene_power_cut(&s);
 	check_many(&s, 1000);
 	lm_check(s.m, s.g, 0, SCENE_LEN, 2);
 	scene_end(&s);
+}
+
+/* The first one's journal is still there. */
+static void test_power_is_lost_in_the_journal_of_that_round(
+	void **state)
+{
+	const struct dfix_options o = { .logd_count = 3,
+					.logd_bytes = 16u << 20 };
+
+	(void)state;
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++) {
+		struct log_scene s = scene_begun_with(&o);
+
+		(void)come_back(&s, true);
+		mini_blockd_hold(s.m->d->b[i], WIRE_OP_BLK_WRITE, false);
+		pause_ms(NOT_MS);
+		assert_true(d_held(s.m->d) > 0);
+		lm_power_cut_keep(s.m, 1u << i);
+		assert_int_equal(lm_start(s.m), 0);
+		scene_open(&s);
+		check_many(&s, 1000);
+		scene_end(&s);
+	}
 }
 
 static void test_power_is_lost_in_a_round_begun_again(void **state)
@@ -211,7 +239,7 @@ static void test_power_is_lost_in_a_round_begun_again(void **state)
 	struct log_scene s = scene_begun();
 
 	(void)state;
-	(void)come_back(&s);
+	(void)come_back(&s, false);
 	lm_hold_behind_journal(s.m);
 	wait_until(d_held(s.m->d) == MANY);
 	mini_blockd_hold(s.m->d->b[0], WIRE_OP_BLK_WRITE, false);
@@ -292,7 +320,7 @@ static void test_the_journal_cannot_be_written(void **state)
 
 /* ---- no room ---- */
 
-static void test_a_full_buffer_waits_for_no_journal_that_waits_for_it(
+static void test_a_full_buffer_and_a_journal_end(
 	void **state)
 {
 	const struct dfix_options o = { .logd_count = 3,
@@ -332,11 +360,13 @@ int main(void)
 		cmocka_unit_test(test_a_torn_journal_is_none),
 		cmocka_unit_test(test_a_round_begins_again_with_what_came_back),
 		cmocka_unit_test(test_power_is_lost_when_a_round_begins_again),
+		cmocka_unit_test(
+			test_power_is_lost_in_the_journal_of_that_round),
 		cmocka_unit_test(test_power_is_lost_in_a_round_begun_again),
 		cmocka_unit_test(test_metad_refuses_the_journal),
 		cmocka_unit_test(test_the_journal_cannot_be_written),
 		cmocka_unit_test(
-			test_a_full_buffer_waits_for_no_journal_that_waits_for_it),
+			test_a_full_buffer_and_a_journal_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,6 +138,26 @@ static void test_rounds_end_under_a_busy_log(void **state)
 	end(m, f, g);
 }
 
+/* A round wants no other behind it: each is a flush of the disks. */
+static void test_rounds_are_as_many_as_are_wanted(void **state)
+{
+	struct core_file *f, *g;
+	struct lmount *m = begun(&f, &g);
+	uint64_t was = lm_count(m, rounds);
+
+	(void)state;
+	for (uint32_t i = 1; i <= 20; i++) {
+		assert_int_equal(lm_write(m, f, i * LEN, LEN, i), 0);
+		assert_int_equal(lm_write(m, g, 0, LEN, 100 + i), 0);
+		assert_int_equal(d_fsync(m->d, g), 0);
+		assert_int_equal(lm_write(m, f, i * LEN, LEN, i + 1), 0);
+		pause_ms(5);
+	}
+	/* And some with time. */
+	assert_in_range(lm_count(m, rounds) - was, 20, 24);
+	end(m, f, g);
+}
+
 /* A log write is in the journal before names go, or content. Then power is
  * lost, when the log file's blocks have nothing yet. */
 static void follows(struct lmount *m, struct core_file *f, struct fix_call *k,
@@ -373,6 +393,7 @@ int main(void)
 		cmocka_unit_test(
 			test_a_direct_write_follows_the_log_write_before_it),
 		cmocka_unit_test(test_rounds_end_under_a_busy_log),
+		cmocka_unit_test(test_rounds_are_as_many_as_are_wanted),
 		cmocka_unit_test(
 			test_an_unlink_follows_the_log_write_before_it),
 		cmocka_unit_test(test_a_rename_follows_the_log_write_before_it),
