@@ -22,9 +22,8 @@ static struct log_mirror *mirror_new(struct log_file *lf)
 	return m;
 }
 
-void log_mirror_put(struct core *c, struct log_mirror *m)
+void log_mirror_put(struct log_mirror *m)
 {
-	(void)c;
 	if (--m->refs > 0)
 		return;
 	log_verbs_mirror_end(m);
@@ -37,7 +36,7 @@ void log_region_drop(struct log_file *lf, uint8_t *base)
 
 	lf->mirror_bytes -= bytes;
 	lf->c->log->mirror_bytes -= bytes;
-	log_mirror_put(lf->c, log_mirror_of(base));
+	log_mirror_put(log_mirror_of(base));
 }
 
 static int mirror_add(struct log_file *lf)
@@ -48,7 +47,7 @@ static int mirror_add(struct log_file *lf)
 
 	if (err) {
 		if (m)
-			log_mirror_put(lf->c, m);
+			log_mirror_put(m);
 		return err;
 	}
 	lf->mirror_bytes += bytes;

@@ -122,7 +122,7 @@ static int section_add(struct log_journal_job *j, struct log_file *lf)
 static void job_free(struct log_journal_job *j)
 {
 	for (uint32_t i = 0; i < j->piece_count; i++)
-		log_mirror_put(j->c, j->pieces[i].m);
+		log_mirror_put(j->pieces[i].m);
 	free(j->pieces);
 	free(j->sections);
 	free(j->front);
@@ -225,19 +225,13 @@ static void entry_dropped(struct meta_call *mc, int err, const uint8_t *body,
 static bool entry_drop(struct log_client *l)
 {
 	struct log_journal *jf = &l->jour;
-	struct meta_log_drop m = { .ino = jf->ino, .epoch = jf->epoch };
-	struct meta_call *mc;
-	struct wire_out o;
+	struct meta_call *mc = log_drop_new(l->c, jf->ino, jf->epoch);
 
-	mc = meta_call_new(l->c, WIRE_OP_META_LOG_DROP, meta_log_drop_size(&m),
-			   &o);
 	if (!mc)
 		return false;
-	meta_log_drop_encode(&o, &m);
 	mc->done = entry_dropped;
 	mc->arg = l;
 	jf->state = LOG_JOURNAL_DROPPING;
-	meta_call_queue(mc, &o);
 	return true;
 }
 

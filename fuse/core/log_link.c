@@ -51,7 +51,7 @@ static void call_queue(struct log_call *k, const struct wire_out *o)
 static void call_free(struct log_call *k)
 {
 	if (k->mirror)
-		log_mirror_put(k->lf->c, k->mirror);
+		log_mirror_put(k->mirror);
 	log_put(k->lf);
 	free(k);
 }

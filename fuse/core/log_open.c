@@ -167,6 +167,21 @@ struct meta_call *log_set_new(struct core *c, const struct meta_log_set *want,
 	return mc;
 }
 
+struct meta_call *log_drop_new(struct core *c, uint64_t ino, uint64_t epoch)
+{
+	struct meta_log_drop m = { .ino = ino, .epoch = epoch };
+	struct meta_call *mc;
+	struct wire_out o;
+
+	mc = meta_call_new(c, WIRE_OP_META_LOG_DROP, meta_log_drop_size(&m),
+			   &o);
+	if (!mc)
+		return NULL;
+	meta_log_drop_encode(&o, &m);
+	meta_call_queue(mc, &o);
+	return mc;
+}
+
 static int log_set_first(struct log_file *lf)
 {
 	struct meta_log_set set = { .ino = lf->in->ino };

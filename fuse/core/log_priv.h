@@ -315,7 +315,7 @@ void log_open_again(struct log_file *lf);
 void log_region_drop(struct log_file *lf, uint8_t *base);
 void log_get(struct log_file *lf);
 void log_put(struct log_file *lf);
-void log_mirror_put(struct core *c, struct log_mirror *m);
+void log_mirror_put(struct log_mirror *m);
 static inline struct log_mirror *log_mirror_of(uint8_t *base)
 {
 	return container_of(base, struct log_mirror, base);
@@ -358,6 +358,8 @@ int log_opts_take(const uint8_t *body, uint32_t len, struct log_opts *o);
 struct meta_call *log_set_new(struct core *c, const struct meta_log_set *want,
 			      const struct log_writer_peer_id *ids,
 			      uint32_t count);
+/* META_LOG_DROP, likewise. */
+struct meta_call *log_drop_new(struct core *c, uint64_t ino, uint64_t epoch);
 
 /* ---- log_link.c; lock held ---- */
 /* Does at each peer what is next. */

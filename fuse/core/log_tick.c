@@ -177,39 +177,28 @@ static void lost_done(struct meta_call *mc, int err, const uint8_t *body,
 /* Everything is in the blocks, durably. */
 static void drop_send(struct log_file *lf)
 {
-	struct meta_log_drop m = { .ino = lf->in->ino, .epoch = lf->epoch };
-	struct meta_call *mc;
-	struct wire_out o;
+	struct meta_call *mc = log_drop_new(lf->c, lf->in->ino, lf->epoch);
 
-	mc = meta_call_new(lf->c, WIRE_OP_META_LOG_DROP, meta_log_drop_size(&m),
-			   &o);
 	if (!mc)
 		return;
-	meta_log_drop_encode(&o, &m);
 	mc->done = drop_done;
 	mc->arg = lf;
 	log_get(lf);
 	lf->state = LOG_DROPPING;
-	meta_call_queue(mc, &o);
 	inode_mutated(lf->in, meta_last_seq(lf->c));
 }
 
 void log_forget_lost(struct core *c, struct core_inode *in)
 {
-	struct meta_log_drop m = { .ino = in->ino, .epoch = in->log_lost };
 	struct meta_call *mc;
-	struct wire_out o;
 
 	if (!in->log_lost)
 		return;
-	mc = meta_call_new(c, WIRE_OP_META_LOG_DROP, meta_log_drop_size(&m),
-			   &o);
+	mc = log_drop_new(c, in->ino, in->log_lost);
 	if (!mc)
 		return; /* with the next */
-	meta_log_drop_encode(&o, &m);
 	mc->done = lost_done;
 	in->log_lost = 0;
-	meta_call_queue(mc, &o);
 	inode_mutated(in, meta_last_seq(c));
 }
 

@@ -336,7 +336,7 @@ static void post_forget(struct log_conn *k)
 {
 	struct conn_post *p = &k->posts[k->done++ % LOG_WRITER_POST_MAX];
 
-	log_mirror_put(k->v->c, p->mirror);
+	log_mirror_put(p->mirror);
 	atomic_fetch_sub(&k->v->in_flight, 1);
 }
 
@@ -630,7 +630,7 @@ static void mirror_make_known(struct log_verbs *v)
 		(void)ibv_dereg_mr(mr);
 	else
 		m->mr[d->index] = mr;
-	log_mirror_put(v->c, m);
+	log_mirror_put(m);
 	core_unlock(v->c);
 	if (mr)
 		kick(v); /* there may be another */

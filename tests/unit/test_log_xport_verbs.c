@@ -88,9 +88,8 @@ void log_put(struct log_file *lf)
 	s.refs--;
 }
 
-void log_mirror_put(struct core *c, struct log_mirror *m)
+void log_mirror_put(struct log_mirror *m)
 {
-	(void)c;
 	if (--m->refs > 0)
 		return;
 	log_verbs_mirror_end(m);
@@ -185,7 +184,7 @@ static void teardown(void)
 		log_verbs_close(s.lf->links[0].conn);
 	s.lf->state = LOG_DEAD;
 	dlist_del(&s.lf->node);
-	log_mirror_put(&s.c, s.m);
+	log_mirror_put(s.m);
 	core_unlock(&s.c);
 	log_verbs_stop(&s.c);
 	assert_null(s.client.verbs);
