@@ -19,12 +19,21 @@ import json, sys
 print(max(d["lent_bytes"] for d in json.load(sys.stdin)["daemons"]
           if "lent_bytes" in d))'; }
 none_lent() { [ "$(lent)" = 0 ]; }
-# What the daemons tell each second.
+# What the daemons have, and what metad knows of it: they tell each second.
 free_is() { "$CTL" "${K[@]}" status --json | python3 -c '
 import json, sys
-l = [d["free_bytes"] for d in json.load(sys.stdin)["daemons"]
-     if "lent_bytes" in d]
-sys.exit(not all(x '"$1"' for x in l))'; }
+def told(o):
+    if isinstance(o, dict):
+        for d in o.get("logds", []):
+            if isinstance(d, dict) and "bytes_free" in d: yield d["bytes_free"]
+        o = list(o.values())
+    for v in o if isinstance(o, list) else []:
+        yield from told(v)
+s = json.load(sys.stdin)
+have = [d["free_bytes"] for d in s["daemons"] if "lent_bytes" in d]
+known = list(told(s))
+sys.exit(not (len(known) == len(have) == 3 and
+              all(x '"$1"' for x in have + known)))'; }
 write() { # FILE COUNT [BYTES]: prints the milliseconds it took
 	python3 - "$1" "$2" "$T/$(basename "$1")" "${3:-65536}" <<'P'
 import os, sys, time
