@@ -12,10 +12,11 @@
 
 #define CONNS_MAX 64u
 
-void must(bool ok)
+void must_failed(const char *what, const char *file, int line)
 {
-	if (!ok)
-		abort();
+	fprintf(stderr, "%s:%d: not so: %s (errno %d)\n", file, line, what,
+		errno);
+	abort();
 }
 
 /* ---- connections ---- */
@@ -185,23 +186,35 @@ void mini_serve_down(struct mini_serve *s)
 	s->listen_fd = -1;
 }
 
-void mini_serve_up(struct mini_serve *s)
+/* A socket on the server's port. Without one it takes any. */
+static int port_socket(struct mini_serve *s)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET,
 				 .sin_port = htons(s->port),
 				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof(a);
 	int one = 1;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	s->listen_fd = socket(AF_INET,
-			      SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	must(s->listen_fd >= 0);
-	(void)setsockopt(s->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one,
-			 sizeof(one));
-	must(bind(s->listen_fd, (void *)&a, sizeof(a)) == 0);
-	must(listen(s->listen_fd, 64) == 0);
-	must(getsockname(s->listen_fd, (void *)&a, &len) == 0);
+	must(fd >= 0);
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	must(bind(fd, (void *)&a, sizeof(a)) == 0);
+	must(getsockname(fd, (void *)&a, &len) == 0);
 	s->port = ntohs(a.sin_port);
+	return fd;
+}
+
+/* While it is down the port stays its own: no connection of this process, or
+ * of a test beside it, is given it. */
+void mini_serve_up(struct mini_serve *s)
+{
+	if (s->port == 0) {
+		if (s->port_fd >= 0)
+			close(s->port_fd);
+		s->port_fd = port_socket(s);
+	}
+	s->listen_fd = port_socket(s);
+	must(listen(s->listen_fd, 64) == 0);
 }
 
 void mini_serve_init(struct mini_serve *s, const struct mini_serve_ops *ops)
@@ -211,6 +224,7 @@ void mini_serve_init(struct mini_serve *s, const struct mini_serve_ops *ops)
 	pthread_mutex_init(&s->lock, NULL);
 	s->event_fd = eventfd(0, EFD_CLOEXEC);
 	must(s->event_fd >= 0);
+	s->port_fd = -1;
 	mini_serve_up(s);
 }
 
@@ -234,6 +248,7 @@ void mini_serve_fini(struct mini_serve *s)
 {
 	if (s->listen_fd >= 0)
 		close(s->listen_fd);
+	close(s->port_fd);
 	close(s->event_fd);
 	pthread_mutex_destroy(&s->lock);
 }

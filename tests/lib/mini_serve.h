@@ -40,12 +40,14 @@ struct mini_serve {
 	struct mini_conn *conns;
 	uint64_t next_conn;
 	int listen_fd, event_fd; /* listen_fd -1: down */
+	int port_fd; /* keeps the port */
 	uint16_t port;
 	bool stop;
 };
 
 /* For what a test cannot go on without; unlike assert(), also for effects. */
-void must(bool ok);
+#define must(ok) ((ok) ? (void)0 : must_failed(#ok, __FILE__, __LINE__))
+_Noreturn void must_failed(const char *what, const char *file, int line);
 
 /* Listens on a port of its own; the thread comes with mini_serve_start(). */
 void mini_serve_init(struct mini_serve *s, const struct mini_serve_ops *ops);
