@@ -58,7 +58,7 @@ int log_journal_head_decode(const uint8_t *p, uint64_t cluster_id,
 	if (magic != MAGIC || h->cluster_id != cluster_id)
 		return -ENODATA;
 	return h->round > 0 && h->count > 0 &&
-			       h->count <= LOG_JOURNAL_COUNT_MAX &&
+			       h->count <= LOG_COUNT_MAX &&
 			       h->bytes < LOG_JOURNAL_SLOT / 2 ?
 		       0 : -EBADMSG;
 }

@@ -20,14 +20,12 @@
 #ifndef COMMON_LOG_JOURNAL_H
 #define COMMON_LOG_JOURNAL_H
 
-#include "common/base.h"
+#include "common/limits.h"
 
 #define LOG_JOURNAL_SLOT ((uint64_t)1 << 40)
 #define LOG_JOURNAL_SLOT_COUNT 2u
 #define LOG_JOURNAL_HEAD 64u
 #define LOG_JOURNAL_SECTION 48u
-/* Sections of one slot: as many as a mount can have logs. */
-#define LOG_JOURNAL_COUNT_MAX (1u << 20)
 
 /* Records of one log, a gapless row. */
 struct log_journal_section {
@@ -41,7 +39,7 @@ struct log_journal_section {
 struct log_journal_head {
 	uint64_t cluster_id;
 	uint64_t round; /* > 0; the largest counts */
-	uint32_t count; /* sections, > 0 */
+	uint32_t count; /* sections, > 0, at most LOG_COUNT_MAX */
 	uint64_t bytes; /* of all records */
 	uint32_t crc; /* crc32c of the encoded sections */
 };

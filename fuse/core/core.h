@@ -203,10 +203,10 @@ void core_read_again(struct core *c, uint64_t ino, uint64_t off, size_t len,
 #define CORE_WRITE_CACHE 0x4u /* from the kernel's page cache: with
 			       * kernel_writeback it does not move the mtime,
 			       * without it may not grow the file */
-#define CORE_WRITE_UNBOUND 0x10u /* others wait for memory until this is there:
-				  * the write-back bound is not for it */
 #define CORE_WRITE_ASK 0x8u /* -EINTR where it had to wait and is not wanted
 			      * any more; asked under the core's lock */
+#define CORE_WRITE_UNBOUND 0x10u /* others wait for memory until this is there:
+				  * the write-back bound is not for it */
 /* Copies the bytes before it returns. @cb may be delayed by the write-back
  * bound. -EFBIG, -ENOSPC, -EIO (an earlier failure not yet reported). */
 void core_write(struct core *c, struct core_file *f, uint64_t off,

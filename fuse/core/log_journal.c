@@ -37,24 +37,27 @@ struct log_journal_job {
 
 /* ---- what is to be written ---- */
 
-static bool grow(void **v, uint32_t *cap, size_t size)
+/* Room for twice as many. NULL: no memory, and @v stays as it is. */
+static void *grown(void *v, uint32_t *cap, size_t size)
 {
 	uint32_t more = *cap ? 2 * *cap : 8;
-	void *p = realloc(*v, more * size);
 
-	if (!p)
-		return false;
-	*v = p;
-	*cap = more;
-	return true;
+	v = realloc(v, more * size);
+	if (v)
+		*cap = more;
+	return v;
 }
 
 static bool piece_add(struct log_journal_job *j, uint8_t *base,
 		      const uint8_t *p, uint32_t len)
 {
-	if (j->piece_count == j->piece_cap &&
-	    !grow((void **)&j->pieces, &j->piece_cap, sizeof(*j->pieces)))
-		return false;
+	if (j->piece_count == j->piece_cap) {
+		struct piece *v = grown(j->pieces, &j->piece_cap, sizeof(*v));
+
+		if (!v)
+			return false;
+		j->pieces = v;
+	}
 	j->pieces[j->piece_count] = (struct piece){
 		.m = log_mirror_of(base), .p = p, .len = len,
 		.section = j->section_count,
@@ -91,10 +94,12 @@ static int section_add(struct log_journal_job *j, struct log_file *lf)
 
 	if (from > lf->w.seq)
 		return 0;
-	if (j->section_count == j->section_cap &&
-	    !grow((void **)&j->sections, &j->section_cap,
-		  sizeof(*j->sections)))
-		return -ENOMEM;
+	if (j->section_count == j->section_cap) {
+		s = grown(j->sections, &j->section_cap, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		j->sections = s;
+	}
 	s = &j->sections[j->section_count];
 	*s = (struct log_journal_section){
 		.ino = lf->in->ino, .epoch = lf->epoch, .seq = from,
@@ -366,21 +371,16 @@ static void file_make(struct core_deferred *d)
 
 /* ---- writing ---- */
 
-static void job_part(struct log_journal_job *j, int err)
+static void fsynced(void *arg, int err)
 {
+	struct log_journal_job *j = arg;
 	struct core *c = j->c;
 
 	core_lock(c);
-	if (err && !j->err)
-		j->err = err;
-	if (--j->pending == 0)
-		job_end(j);
+	j->err = err;
+	j->pending = 0;
+	job_end(j);
 	core_unlock(c);
-}
-
-static void fsynced(void *arg, int err)
-{
-	job_part(arg, err);
 }
 
 static void written(void *arg, int err)

@@ -385,7 +385,7 @@ static void open_ordered(struct core_waiter *w, int err)
 int log_open(struct core *c, struct core_inode *in)
 {
 	struct log_file *lf = calloc(1, sizeof(*lf));
-	int err;
+	int err = 0;
 
 	if (!lf)
 		return -ENOMEM;
@@ -396,15 +396,13 @@ int log_open(struct core *c, struct core_inode *in)
 	lf->wait_tail = &lf->waits;
 	lf->waiter_tail = &lf->waiters;
 	dlist_init(&lf->node);
-	lf->durable.fn = open_ordered;
 	/* Its frames as an ordinary file come to their end before. */
+	lf->durable.fn = open_ordered;
 	if (in->wb && in->wb->buf.flight_count > 0 &&
-	    log_order_wait(c, &lf->durable)) {
+	    log_order_wait(c, &lf->durable))
 		log_get(lf);
-		err = 0;
-	} else {
+	else
 		err = log_ask_opts(lf);
-	}
 	if (err) {
 		free(lf);
 		return err;

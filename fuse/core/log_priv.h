@@ -392,6 +392,11 @@ uint32_t log_devs_away(struct core *c, struct log_writer_peer_id *ids);
 /* ---- log_tick.c; lock held ---- */
 void log_tick_want(struct core *c);
 void log_destage(struct log_file *lf);
+/* The last record that can be called durable when what @lf has now is in the
+ * blocks. */
+uint64_t log_destage_end(const struct log_file *lf);
+/* The flush of that. False: no memory. */
+bool log_destage_begin(struct log_file *lf);
 /* The file begins anew: the log that could not be recovered is not waited for
  * any more. */
 void log_forget_lost(struct core *c, struct core_inode *in);
@@ -431,13 +436,6 @@ void log_journal_tick(struct core *c);
 /* Gives the file up. False: something is under way; the tick asks again. */
 bool log_journal_end(struct core *c);
 void log_journal_free(struct log_client *l);
-
-/* ---- log_tick.c; lock held ---- */
-/* The last record that can be called durable when what @lf has now is in the
- * blocks. */
-uint64_t log_destage_end(const struct log_file *lf);
-/* The flush of that. False: no memory. */
-bool log_destage_begin(struct log_file *lf);
 
 /* ---- log_recover.c ---- */
 /* Blocks; before the mount serves. Returns 0, also when some could not be

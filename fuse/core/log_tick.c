@@ -234,7 +234,7 @@ static void drop_maybe(struct log_file *lf)
 
 	if (lf->state != LOG_ACTIVE || lf->destaging ||
 	    !(idle || lf->giving_up) || !log_destaged(lf) ||
-	    (lf->in->wb && !wb_inode_clean(lf->in)))
+	    !wb_inode_clean(lf->in))
 		return;
 	drop_send(lf);
 }
@@ -251,7 +251,7 @@ static void tick_end(struct log_file *lf, uint64_t now_ms)
 	}
 	if (!log_is_over(lf, now_ms) && !lf->giving_up)
 		return;
-	if (log_destaged(lf) && (!lf->in->wb || wb_inode_clean(lf->in)))
+	if (log_destaged(lf) && wb_inode_clean(lf->in))
 		drop_maybe(lf);
 	else if (now_ms >= lf->destage_retry_ms)
 		log_destage(lf);

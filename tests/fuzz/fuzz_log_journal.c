@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_expect(err == 0 || err == -EBADMSG || err == -ENODATA);
 	if (!err) {
 		fuzz_expect(h.cluster_id == CLUSTER && h.round > 0);
-		fuzz_expect(h.count > 0 && h.count <= LOG_JOURNAL_COUNT_MAX);
+		fuzz_expect(h.count > 0 && h.count <= LOG_COUNT_MAX);
 		fuzz_expect(h.bytes < LOG_JOURNAL_SLOT / 2);
 		/* Who reads it reads so many bytes. */
 		if (log_journal_front(h.count) <= len)

@@ -143,8 +143,8 @@ static void a_head_that_cannot_be_is_damaged(void **state)
 	assert_int_equal(log_journal_head_decode(buf, CLUSTER, &d), 0);
 	/* No section, as many as there can be, and one more. */
 	for (uint32_t i = 0; i < 3; i++) {
-		const uint32_t counts[] = { 0, LOG_JOURNAL_COUNT_MAX,
-					    LOG_JOURNAL_COUNT_MAX + 1 };
+		const uint32_t counts[] = { 0, LOG_COUNT_MAX,
+					    LOG_COUNT_MAX + 1 };
 
 		put32(buf + 32, counts[i]);
 		resum(buf);
