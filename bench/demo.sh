@@ -2,14 +2,24 @@
 # make demo: a cluster on this machine, PostgreSQL on it, a block daemon killed
 # in the middle, log directories beside ext4, a report, everything taken away
 # again.
+#
+# usage: bench/demo.sh [--quick]
+#
+# Works in a directory of its own under $DEMO_DIR (/var/tmp).
 set -eu
+pgbench=15 every=3 kill=5 append=3 # seconds
+case ${1:-} in
+"") ;;
+--quick) pgbench=3 every=1 kill=1 append=0.5 ;;
+*) echo "usage: bench/demo.sh [--quick]" >&2; exit 2 ;;
+esac
 [ "$(id -u)" = 0 ] || {
 	echo "bench/demo.sh: needs root: it mounts" >&2
 	exit 1
 }
 TOP=$(cd "$(dirname "$0")/.." && pwd)
 CTL=$TOP/build/bin/hailctl
-W=$(mktemp -d /var/tmp/hailfs-demo.XXXXXX)
+W=$(mktemp -d "${DEMO_DIR:-/var/tmp}/hailfs-demo.XXXXXX")
 chmod 755 "$W"
 PGB=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)
 pg() { runuser -u postgres -- "$@"; }
@@ -41,10 +51,11 @@ pg "$PGB/pg_ctl" -D "$W/c/mnt/pg/db" -w -l "$W/run/log" \
 	-o "-k $W/run -c listen_addresses=''" start >/dev/null
 pg "$PGB/pgbench" -h "$W/run" -i -q -s 5 postgres 2>&1 | tail -n 1
 
-step "pgbench, 8 clients, 15 s; block daemon 2 is killed after 5 s"
-pg "$PGB/pgbench" -h "$W/run" -c 8 -j 2 -T 15 -P 3 postgres >"$W/bench" 2>&1 &
+step "pgbench, 8 clients, $pgbench s; block daemon 2 is killed after $kill s"
+pg "$PGB/pgbench" -h "$W/run" -c 8 -j 2 -T $pgbench -P $every \
+	postgres >"$W/bench" 2>&1 &
 bench=$!
-sleep 5
+sleep $kill
 kill -9 "$(cat "$W/c/run/blockd2.pid")"
 sleep 1
 "$CTL" local up "$W/c" >/dev/null
@@ -64,11 +75,11 @@ mkdir "$W/c/mnt/wal" "$W/c/mnt/plain" "$W/ext4"
 "$CTL" log enable "$W/c/mnt/wal"
 for d in "$W/c/mnt/wal" "$W/c/mnt/plain" "$W/ext4"; do
 	printf '%-10s' "$(basename "$d")"
-	python3 - "$d" <<'P'
+	python3 - "$d" $append <<'P'
 import os, sys, time
 f = os.open(sys.argv[1] + "/log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 n, t = 0, time.monotonic()
-while time.monotonic() - t < 3:
+while time.monotonic() - t < float(sys.argv[2]):
     os.write(f, b"x" * 128)
     os.fdatasync(f)
     n += 1
@@ -81,14 +92,14 @@ mkdir "$W/c/mnt/app"
 "$CTL" log enable "$W/c/mnt/app" --match '*-wal'
 for d in "$W/c/mnt/app" "$W/ext4"; do
 	printf '%-10s' "$(basename "$d")"
-	python3 - "$d" <<'P'
+	python3 - "$d" $append <<'P'
 import sqlite3, sys, time
 db = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
 db.execute("pragma journal_mode=wal")
 db.execute("pragma synchronous=full")
 db.execute("create table t(a integer primary key, b text)")
 n, t = 0, time.monotonic()
-while time.monotonic() - t < 3:
+while time.monotonic() - t < float(sys.argv[2]):
     db.execute("insert into t(b) values(?)", ("x" * 100,))
     n += 1
 print("%7.0f a second" % (n / (time.monotonic() - t)))
