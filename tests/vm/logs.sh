@@ -19,6 +19,8 @@ print(eval(sys.argv[2]))' "$T/st" "$1"
 ways() { ask '" ".join(sorted(w))'; }
 all_verbs() { [ "$(ask 'bool(p) and all(x["transport"] == "verbs" and
 	x["state"] == "up" for x in p)')" = True ]; }
+all_tcp() { [ "$(ask 'bool(p) and all(x["transport"] == "tcp" for x in p)')" = \
+	True ]; }
 some_verbs() { [ "$(ask '"verbs" in w')" = True ]; }
 # counter NAME: of all log daemons.
 counter() {

@@ -45,8 +45,7 @@ said_so() { grep -q what=device-removed "$C/run/logd1.log" &&
 within 30 said_so || fail "not said"
 acked_more 100
 gone $writer && fail "the devices went and writing failed"
-on_tcp() { [ "$(ask 'bool(p) and all(x["transport"] == "tcp" for x in p)')" = True ]; }
-within 60 on_tcp || { cat "$T/st"; fail "devices went: $(ways)"; }
+within 60 all_tcp || { cat "$T/st"; fail "devices went: $(ways)"; }
 kill $writer
 wait $writer || true
 # Metad knows, and so do mounts: nobody tries it for the next log.
