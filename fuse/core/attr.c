@@ -2,6 +2,7 @@
  * they are known), changed through the stream.
  */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include <sys/stat.h>
@@ -227,6 +228,8 @@ void core_setattr(struct core *c, const struct meta_setattr *s,
 	struct core_inode *in = inode_find(c, s->ino);
 	if (in)
 		setattr_own(in, s);
+	if (in && (s->valid & META_SET_MTIME))
+		log_mtime(c, in, s->mtime_ns);
 	meta_call_queue(mc, &o);
 	if (in && needed)
 		inode_mutated(in, meta_last_seq(c));

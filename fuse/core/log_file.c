@@ -369,6 +369,20 @@ void log_append_other(struct core_inode *in, enum log_rec_kind kind,
 	log_step(lf);
 }
 
+void log_mtime(struct core *c, struct core_inode *in, int64_t mtime_ns)
+{
+	struct log_file *lf = in->log;
+	struct log_rec r = { .kind = LOG_REC_SIZE, .time_ns = mtime_ns };
+
+	if (!lf || lf->state != LOG_ACTIVE || lf->w.seq == 0 ||
+	    lf->w.length != in->attr.size ||
+	    log_way(c, in, 0) != LOG_WAY_LOG)
+		return;
+	r.off = lf->w.length;
+	append_one(lf, &r);
+	log_step(lf);
+}
+
 /* ---- holding on ---- */
 
 void log_unheld(struct core *c, struct core_inode *in)

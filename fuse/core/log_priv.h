@@ -291,6 +291,9 @@ void log_append(struct core_inode *in, uint64_t off, const void *p,
 /* SIZE or ZERO. */
 void log_append_other(struct core_inode *in, enum log_rec_kind kind,
 		      uint64_t off, uint64_t arg);
+/* A program has set it: a recovery that finds the records before shall not put
+ * back what they say. Where that cannot be, or what they say waits, it may. */
+void log_mtime(struct core *c, struct core_inode *in, int64_t mtime_ns);
 /* Runs w->fn when all that was appended so far is committed. */
 void log_commit_wait(struct core_inode *in, struct log_wait *w);
 /* Need an fsync of it not look at the blocks? */

@@ -179,6 +179,7 @@ struct applying {
 	struct core_file *f;
 	uint64_t ino;
 	struct waiting w;
+	int64_t ctime_ns; /* before the first record */
 	int64_t time_ns; /* of the last record */
 };
 
@@ -246,9 +247,12 @@ static int apply_sync(struct applying *a)
 		.ino = a->ino,
 		.valid = META_SET_MTIME | META_SET_CTIME,
 		.mtime_ns = a->time_ns,
-		.ctime_ns = a->time_ns,
+		.ctime_ns = a->ctime_ns,
 	};
 
+	/* A program may have set the mtime, or something else later. */
+	if (a->time_ns > a->ctime_ns && a->time_ns <= core_now_ns())
+		s.ctime_ns = a->time_ns;
 	waiting_begin(&a->w);
 	core_setattr(a->c, &s, waiting_attr_cb, &a->w);
 	(void)waiting_for(&a->w, 0);
@@ -269,6 +273,9 @@ static int apply_file(struct recovery *r, uint32_t peer,
 	core_open(r->c, r->e.ino, O_RDWR, &a.f, waiting_cb, &a.w);
 	err = waiting_for(&a.w, 0);
 	if (!err) {
+		core_lock(r->c);
+		a.ctime_ns = a.f->in->attr.ctime_ns;
+		core_unlock(r->c);
 		err = s ? log_rec_walk(s->p, 0, s->len, s->seq, apply, &a,
 				       NULL) :
 			  apply_regions(r, peer, &a);
