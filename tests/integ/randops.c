@@ -3,6 +3,8 @@
  *
  *	randops DIR_A DIR_B COUNT [SEED]
  *
+ * $LOGS: directories become log directories of hailfs.
+ *
  * Prints the seed; the first difference ends the run with status 1 and the
  * last operations.
  */
@@ -239,6 +241,16 @@ static void op_map(void)
 	same("mapped byte", r);
 }
 
+static void log_dir(int d, const char *name)
+{
+	int fd = getenv("LOGS") ? openat(d, name, O_RDONLY) : -1;
+	if (fd < 0)
+		return;
+	if (fsetxattr(fd, "user.hailfs.log", "", 0, 0))
+		differ("log directory", -errno, 0);
+	close(fd);
+}
+
 static void op_names(void)
 {
 	char a[64], b[64];
@@ -252,6 +264,8 @@ static void op_names(void)
 		switch (kind) {
 		case 0:
 			r[i] = mkdirat(d, a, 0755);
+			if (r[i] == 0)
+				log_dir(d, a);
 			break;
 		case 1:
 			r[i] = unlinkat(d, a, 0);

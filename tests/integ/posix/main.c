@@ -1,13 +1,16 @@
 /* Runs the facts of posix_*.c on a directory and prints TAP.
  *
  * usage: posix [-l] DIR [PATTERN]
+ *
+ * $LOGS: each case's directory is a log directory of hailfs, on a mount with
+ * writeback or nowriteback, as it says.
  */
 #include "posix.h"
 
 #include <grp.h>
 #include <signal.h>
 #include <sys/wait.h>
-
+#include <sys/xattr.h>
 
 void posix_fail(const char *file, int line, const char *what)
 {
@@ -82,6 +85,8 @@ static int run_case(const char *dir, const struct posix_case *c, int number)
 	if (c->root && geteuid() != 0)
 		return 77;
 	if (mkdir(path, 0755) || chmod(path, 0755))
+		posix_fail(__FILE__, __LINE__, path);
+	if (getenv("LOGS") && setxattr(path, "user.hailfs.log", "", 0, 0))
 		posix_fail(__FILE__, __LINE__, path);
 	fflush(stdout);
 	pid_t pid = fork();
