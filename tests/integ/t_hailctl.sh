@@ -121,14 +121,36 @@ code 0 block-size "$MNT" --json
 json "d['block_bytes'] == 1 << 20"
 code 0 block-size "$MNT" 1M --json
 mkdir "$MNT/logs"
+tells() { # WORDS: of the log directory, all of the output
+	[ "$(cat "$T/out")" = "$MNT/logs: $1" ] ||
+		fail "log: $(cat "$T/out"), not $1"
+}
 code 0 log status "$MNT/logs" --json
+json "d == {'path': '$MNT/logs', 'enabled': False, 'options': ''}"
+code 0 log status "$MNT/logs"; tells "no log directory"
+code 0 log enable "$MNT/logs"; tells "log directory"
 code 0 log enable "$MNT/logs" --match '*.log' --peers 3 --json
-code 0 log status "$MNT/logs"
+json "d == {'path': '$MNT/logs', 'enabled': True, 'options': 'match=*.log peers=3'}"
+code 0 log status "$MNT/logs"; tells "log directory, match=*.log peers=3"
+# Given again it replaces all that was said; what is wrong changes nothing.
+all="region=1M destage=close fallback=refuse"
+code 0 log enable "$MNT/logs" --region 1M --destage close --fallback refuse
+tells "log directory, $all"
+for wrong in "--region 3M" "--region 32K" "--region 128M" "--region x" \
+	"--peers 2" "--destage never" "--fallback no" "--match ["; do
+	# shellcheck disable=SC2086
+	code 1 log enable "$MNT/logs" $wrong; says "is not understood"
+done
+code 0 log status "$MNT/logs" --json
+json "d == {'path': '$MNT/logs', 'enabled': True, 'options': '$all'}"
 code 0 "${K[@]}" log salvage --json
 json "d['logs'] == []"
 code 0 "${K[@]}" log salvage
 code 1 "${K[@]}" log salvage /nowhere "$T/salvaged"; says "No such file"
 code 0 log disable "$MNT/logs" --json
+json "d == {'path': '$MNT/logs', 'enabled': False, 'options': ''}"
+code 0 log disable "$MNT/logs"; tells "no log directory"
+code 0 log status "$MNT/logs"; tells "no log directory"
 code 1 log enable "$T"
 rmdir "$MNT/logs"
 code 0 why "$MNT/a" --json

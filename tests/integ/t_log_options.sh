@@ -80,6 +80,36 @@ done
 rm "$MNT/off/"* "$T/many."*
 within 20 none_lent || fail "memory: $(lent)"
 
+echo "# region: memory is lent in pieces of that size"
+mkdir "$MNT/region"
+for size in 65536 1048576; do
+	"$CTL" log enable "$MNT/region" --region $size --destage close \
+		>/dev/null || fail "enable"
+	exec 9>>"$MNT/region/$size"
+	echo x >&9
+	within 10 is "[f['mirror_bytes'] for f in l['files']] == [$size]" ||
+		fail "region: $(log_status "l['files']")"
+	within 10 eval '[ "$(lent)" = $((3 * size)) ]' || fail "region: $(lent)"
+	exec 9>&-
+	within 20 none_lent || fail "region: $(lent)"
+done
+
+echo "# disable: files made from then on are ordinary, those before are not"
+exec 9>"$MNT/region/before"
+echo x >&9
+within 10 is "[f['seq'] for f in l['files']] == [1]" || fail "disable: no log"
+"$CTL" log disable "$MNT/region" >/dev/null || fail "disable"
+exec 8>"$MNT/region/after"
+echo y >&8
+mv "$MNT/region/65536" "$MNT/region/renamed"
+echo y >>"$MNT/region/renamed"
+echo x >&9 # behind all that
+within 10 is "[f['seq'] for f in l['files']] == [2]" ||
+	fail "disable: $(log_status "l['files']")"
+exec 8>&- 9>&-
+within 20 none_lent || fail "disable: $(lent)"
+rm -r "$MNT/region"
+
 echo "# off: an orderly stop destages"
 write "$MNT/off/f" 16
 [ "$(lent)" -gt 0 ] || fail "off: destaged"
