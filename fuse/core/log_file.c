@@ -82,13 +82,16 @@ void log_wait_turn(struct core_inode *in, struct core_waiter *w)
 	struct log_file *lf = in->log;
 
 	lf->c->log->n.waits++;
+	if (!lf->waiters)
+		lf->waiting_ms = core_now_ms();
+	if (lf->c->opt.timeout_ms)
+		log_tick_want(lf->c);
 	w->next = NULL;
 	*lf->waiter_tail = w;
 	lf->waiter_tail = &w->next;
 }
 
-/* Each looks again, in the order they came. */
-void log_wake(struct log_file *lf)
+static void waiters_go(struct log_file *lf, int err)
 {
 	struct core_waiter *w = lf->waiters;
 
@@ -97,9 +100,23 @@ void log_wake(struct log_file *lf)
 	while (w) {
 		struct core_waiter *next = w->next;
 
-		w->fn(w, 0);
+		w->fn(w, err);
 		w = next;
 	}
+}
+
+/* Each looks again, in the order they came. */
+void log_wake(struct log_file *lf)
+{
+	waiters_go(lf, 0);
+}
+
+void log_wake_late(struct log_file *lf, uint64_t now_ms)
+{
+	uint64_t limit = lf->c->opt.timeout_ms;
+
+	if (lf->waiters && limit && now_ms - lf->waiting_ms >= limit)
+		waiters_go(lf, -ETIMEDOUT);
 }
 
 void log_settle(struct log_file *lf, uint64_t seq, int err)
@@ -279,7 +296,7 @@ static int log_reserve(struct log_file *lf, uint32_t len)
 static bool log_full(const struct log_file *lf, uint32_t share)
 {
 	return lf->c->log->mirror_bytes >
-	       lf->c->opt.wb_bytes_max / share +
+	       u64_min(lf->c->opt.wb_bytes_max, LOG_MIRROR_MAX) / share +
 		       ((uint64_t)1 << lf->w.log2);
 }
 

@@ -292,6 +292,24 @@ static bool is_stuck(const struct log_file *lf)
 	return p.dirty > 0;
 }
 
+/* A soft mount waits so long for a round to get on. */
+static bool is_late(const struct core *c)
+{
+	return c->opt.timeout_ms > 0 &&
+	       core_now_ms() - c->log->round_ms >= c->opt.timeout_ms;
+}
+
+/* The journal hangs, which nothing may overtake: who waits for this round is
+ * told, and who waits for the next one, if it goes on hanging. */
+static void journal_late(struct core *c)
+{
+	struct log_client *l = c->log;
+
+	held_go(c, true);
+	next_takes(l);
+	l->round_ms = core_now_ms();
+}
+
 void log_order_tick(struct core *c)
 {
 	struct log_client *l = c->log;
@@ -312,13 +330,14 @@ void log_order_tick(struct core *c)
 		if (stuck)
 			l->round = LOG_ROUND_SNAPSHOT;
 	}
-	if (l->round == LOG_ROUND_SNAPSHOT && c->opt.timeout_ms > 0 &&
-	    core_now_ms() - l->round_ms >= c->opt.timeout_ms)
+	if (l->round == LOG_ROUND_JOURNAL)
+		log_journal_tick(c);
+	if (l->round == LOG_ROUND_JOURNAL && is_late(c))
+		journal_late(c);
+	else if (l->round == LOG_ROUND_SNAPSHOT && is_late(c))
 		round_end(c, true);
 	else if (l->round == LOG_ROUND_SNAPSHOT)
 		snapshot(c);
-	else if (l->round == LOG_ROUND_JOURNAL)
-		log_journal_tick(c);
 }
 
 bool log_order_hold(struct core *c, struct wb_io *io)

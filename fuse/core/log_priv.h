@@ -55,6 +55,9 @@
  * destaged, and before their writers wait. */
 #define LOG_DESTAGE_SHARE 4u
 #define LOG_WAIT_SHARE 2u
+/* Of a larger bound they do not use more: a log's section of the journal is
+ * walked with 32 bits. */
+#define LOG_MIRROR_MAX ((uint64_t)4 << 30)
 
 struct ibv_mr;
 
@@ -128,6 +131,7 @@ struct log_file {
 	uint64_t mirror_bytes; /* w.regions[].base are of struct log_mirror */
 	struct log_wait *waits, **wait_tail; /* by seq */
 	struct core_waiter *waiters, **waiter_tail; /* for it to go on */
+	uint64_t waiting_ms; /* since when there are some */
 	/* All that is not durable in the blocks is in the log (or is on its way
 	 * there). Not yet, where the file was dirty when the log was made. */
 	bool covers;
@@ -307,6 +311,8 @@ void log_unheld(struct core *c, struct core_inode *in);
 /* Those who wait for records up to @seq are told. */
 void log_settle(struct log_file *lf, uint64_t seq, int err);
 void log_wake(struct log_file *lf);
+/* Those of a soft mount that have waited for its time. */
+void log_wake_late(struct log_file *lf, uint64_t now_ms);
 /* When all has come to its end: tells log_stop()'s caller. */
 void log_stop_maybe(struct core *c);
 /* Memory lacks: logs that nobody writes any more go at once, others give back

@@ -516,6 +516,7 @@ static void log_tick(struct rpc_timer *t)
 		else if (lf->state == LOG_OPENING && lf->retry_ms &&
 			 now_ms >= lf->retry_ms)
 			log_open_again(lf);
+		log_wake_late(lf, now_ms);
 	}
 	log_stop_maybe(c);
 	any = (any || l->round != LOG_ROUND_NONE ||

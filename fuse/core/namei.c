@@ -478,12 +478,26 @@ struct unlink_later {
 	struct wire_out o;
 };
 
+static void unlink_late(struct core_deferred *d)
+{
+	struct meta_call *mc = container_of(d, struct meta_call, def);
+
+	meta_cb_timed_out(mc);
+	meta_call_free(mc);
+}
+
+/* A soft mount does not wait longer; then the name stays: it must not go
+ * before the logs are in the blocks. */
 static void unlink_go(struct core_waiter *w, int err)
 {
 	struct unlink_later *u = container_of(w, struct unlink_later, wait);
 
-	(void)err; /* then the order is lost with the logs, not the name */
-	meta_call_queue(u->mc, &u->o);
+	if (err) {
+		u->mc->def.fn = unlink_late;
+		core_defer(u->mc->c, &u->mc->def);
+	} else {
+		meta_call_queue(u->mc, &u->o);
+	}
 	free(u);
 }
 

@@ -11,6 +11,7 @@ struct rename_op {
 	struct core *c;
 	struct core_waiter order;
 	struct core_deferred begin;
+	int err; /* of the order */
 	struct core_rename p; /* its names are those below */
 	core_cb cb;
 	void *arg;
@@ -253,15 +254,23 @@ static void rename_begin(struct rename_op *op)
 
 static void rename_deferred(struct core_deferred *d)
 {
-	rename_begin(container_of(d, struct rename_op, begin));
+	struct rename_op *op = container_of(d, struct rename_op, begin);
+
+	if (!op->err) {
+		rename_begin(op);
+		return;
+	}
+	op->cb(op->arg, op->err);
+	free(op);
 }
 
-/* The logs before it are in the blocks (log_order.c), or cannot get there. */
+/* The logs before it are in the blocks (log_order.c), or a soft mount does not
+ * wait longer: then it must not overtake them. */
 static void rename_ordered(struct core_waiter *w, int err)
 {
 	struct rename_op *op = container_of(w, struct rename_op, order);
 
-	(void)err;
+	op->err = err;
 	op->begin.fn = rename_deferred;
 	core_defer(op->c, &op->begin);
 }

@@ -279,9 +279,9 @@ static void goes_on_without(struct log_scene *s)
 	scene_end(s);
 }
 
-static struct log_scene without(void)
+static struct log_scene without_with(const struct dfix_options *o)
 {
-	struct log_scene s = { .m = lm_new(NULL, "destage=interval") };
+	struct log_scene s = { .m = lm_new(o, "destage=interval") };
 
 	s.f[0] = lm_create(s.m, "f0");
 	s.f[1] = lm_create(s.m, "f1");
@@ -289,6 +289,11 @@ static struct log_scene without(void)
 	d_close(s.m->d, d_create(s.m->d, "h"));
 	assert_int_equal(lm_write(s.m, s.f[0], 0, SCENE_LEN, 1), 0);
 	return s;
+}
+
+static struct log_scene without(void)
+{
+	return without_with(NULL);
 }
 
 static void test_metad_refuses_the_journal(void **state)
@@ -316,6 +321,45 @@ static void test_the_journal_cannot_be_written(void **state)
 	d_hold_replies(s.m->d, WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(fix_call_end(k, NULL), 0);
 	goes_on_without(&s);
+}
+
+/* Nothing overtakes it, and those who wait are told: also who comes later. */
+static void test_a_soft_mount_does_not_wait_for_the_journal(void **state)
+{
+	const struct dfix_options soft = { .logd_count = 3,
+					   .timeout_ms = 300 };
+	struct log_scene s = without_with(&soft);
+	uint64_t was = d_received(s.m->d, WIRE_OP_BLK_WRITE);
+	struct fix_call *k;
+
+	(void)state;
+	mini_metad_hold_replies(s.m->d->f.m, WIRE_OP_META_LOG_SET, true);
+	k = scene_page_start(&s, 2);
+	assert_int_equal(op_unlink(&s.m->d->f, ROOT_INO, "h", false),
+			 -ETIMEDOUT);
+	assert_int_equal(op_rename(&s.m->d->f, ROOT_INO, "h", ROOT_INO, "i", 0),
+			 -ETIMEDOUT);
+	assert_int_equal(fix_call_end(k, NULL), -ETIMEDOUT);
+	assert_int_equal(d_received(s.m->d, WIRE_OP_BLK_WRITE), was);
+	/* Its page is given up. */
+	assert_int_equal(lm_write(s.m, s.g, 0, SCENE_LEN, 3), -EIO);
+	assert_int_equal(d_truncate(s.m->d, s.g, 0), -ETIMEDOUT);
+	/* A log that is there needs no metad, one that begins does. */
+	assert_int_equal(lm_write(s.m, s.f[0], SCENE_LEN, SCENE_LEN, 4), 0);
+	assert_int_equal(lm_write(s.m, s.f[1], 0, SCENE_LEN, 4), -ETIMEDOUT);
+	mini_metad_hold_replies(s.m->d->f.m, WIRE_OP_META_LOG_SET, false);
+	assert_int_equal(lm_write(s.m, s.f[1], 0, SCENE_LEN, 4), 0);
+	assert_int_equal(op_unlink(&s.m->d->f, ROOT_INO, "h", false), 0);
+	assert_int_equal(d_truncate(s.m->d, s.g, 0), 0);
+	scene_page(&s, 5);
+	scene_wait_round(&s);
+	assert_true(lm_count(s.m, journals) > 0);
+	scene_power_cut(&s);
+	lm_check(s.m, s.f[0], 0, SCENE_LEN, 1);
+	lm_check(s.m, s.f[0], SCENE_LEN, SCENE_LEN, 4);
+	lm_check(s.m, s.f[1], 0, SCENE_LEN, 4);
+	lm_check(s.m, s.g, 0, SCENE_LEN, 5);
+	scene_end(&s);
 }
 
 /* ---- no room ---- */
@@ -365,6 +409,8 @@ int main(void)
 		cmocka_unit_test(test_power_is_lost_in_a_round_begun_again),
 		cmocka_unit_test(test_metad_refuses_the_journal),
 		cmocka_unit_test(test_the_journal_cannot_be_written),
+		cmocka_unit_test(
+			test_a_soft_mount_does_not_wait_for_the_journal),
 		cmocka_unit_test(
 			test_a_full_buffer_and_a_journal_end),
 	};
