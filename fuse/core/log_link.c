@@ -204,7 +204,11 @@ static void alloc_done(struct rpc_call *call, int status,
 		else if (status)
 			answer_bad(k, status);
 		lf->starved = status == -ENOSPC;
-		if (status == -ENOSPC)
+		if (!lf->starved)
+			lf->links[k->peer].starved_ms = 0;
+		else if (lf->links[k->peer].starved_ms == 0)
+			lf->links[k->peer].starved_ms = core_now_ms();
+		if (lf->starved)
 			log_hurry(c);
 		if (status != -EAGAIN && status != -ENOSPC)
 			log_step(lf);
@@ -542,6 +546,7 @@ void log_link_init(struct log_file *lf, uint32_t peer)
 	link_close(l);
 	l->leaves = false;
 	l->breaks = 0;
+	l->starved_ms = 0;
 	l->trouble_ms = core_now_ms();
 	l->dev = log_dev_of(lf->c, lf->w.peers[peer].id);
 	l->xport = &log_xport_tcp;

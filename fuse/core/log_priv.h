@@ -103,6 +103,7 @@ struct log_link {
 	uint32_t breaks; /* connections lost since a post was complete */
 	bool leaves; /* it wants its memory back */
 	uint64_t trouble_ms; /* since when it has been away or silent; 0: not */
+	uint64_t starved_ms; /* since when it has had no memory; 0: it has */
 	uint64_t post_ms[LOG_WRITER_POST_MAX]; /* when sent, oldest first */
 };
 

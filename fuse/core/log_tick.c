@@ -344,6 +344,9 @@ static bool link_bad(const struct log_file *lf, uint32_t i, uint64_t now_ms)
 		return true;
 	if (l->trouble_ms && now_ms - l->trouble_ms >= LOG_REPLACE_MS)
 		return true;
+	/* Destaging did not help it, or it has less than metad believes. */
+	if (l->starved_ms && now_ms - l->starved_ms >= LOG_STALL_MS)
+		return true;
 	return p->post_count > 0 && now_ms - l->post_ms[0] >= LOG_REPLACE_MS;
 }
 

@@ -236,6 +236,25 @@ static void test_a_peer_that_refuses_records_is_replaced(void **state)
 	}
 }
 
+/* Metad believes that it has: it told so. */
+static void test_a_peer_that_never_has_memory_is_replaced(void **state)
+{
+	struct core_file *f;
+	struct lmount *m = begun(20, &f);
+	uint64_t ino = core_file_ino(f);
+	uint32_t i = 20;
+
+	(void)state;
+	mini_logd_fail(m->d->l[0], WIRE_OP_LOG_ALLOC, -ENOSPC, -1);
+	/* The others are a majority; they need another region. */
+	for (; i < 20 + 400; i++)
+		assert_int_equal(lm_write(m, f, i * LEN, LEN, i), 0);
+	wait_until(replaced(m, ino, 1));
+	wait_until(lm_have(m, ino, i) == 3);
+	mini_logd_fail(m->d->l[0], 0, 0, 0);
+	check_after_death(m, i, 1);
+}
+
 static void test_a_peer_that_talks_nonsense_is_replaced(void **state)
 {
 	const struct {
@@ -605,6 +624,7 @@ int main(void)
 		cmocka_unit_test(
 			test_a_peer_that_gave_its_memory_up_is_replaced),
 		cmocka_unit_test(test_a_peer_that_refuses_records_is_replaced),
+		cmocka_unit_test(test_a_peer_that_never_has_memory_is_replaced),
 		cmocka_unit_test(test_a_peer_that_talks_nonsense_is_replaced),
 		cmocka_unit_test(test_nonsense_in_answer_to_a_ping_is_nothing),
 		cmocka_unit_test(
