@@ -28,6 +28,31 @@ static void *map_small(uint64_t bytes)
 	return p;
 }
 
+/* What can be had without that others are killed for it. */
+static uint64_t available(void)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	unsigned long long kib;
+	uint64_t bytes = UINT64_MAX;
+	char line[128];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+			bytes = (uint64_t)kib << 10;
+	if (f)
+		fclose(f);
+	return bytes;
+}
+
+static int not_there(int err, uint64_t bytes, char *why, size_t why_size)
+{
+	snprintf(why, why_size, "no %llu MiB of memory: %s; %llu MiB are "
+		 "available: give less (--memory)",
+		 (unsigned long long)(bytes >> 20), strerror(err),
+		 (unsigned long long)(available() >> 20));
+	return -err;
+}
+
 static int pin_failed(int err, uint64_t bytes, char *why, size_t why_size)
 {
 	struct rlimit r = { 0, 0 };
@@ -51,15 +76,13 @@ int lend_memory_map(uint64_t bytes, enum lend_pin pin, struct lend_memory *ret,
 	why[0] = '\0';
 	m.base = map_huge(whole);
 	m.huge = m.base != NULL;
-	if (!m.base)
+	/* To pin it is to have it, whoever has to die for it. */
+	if (!m.huge && pin != LEND_PIN_NO && whole > available())
+		return not_there(ENOMEM, bytes, why, why_size);
+	if (!m.huge)
 		m.base = map_small(whole);
-	if (!m.base) {
-		rv = -errno;
-		snprintf(why, why_size, "no %llu MiB of memory: %s: give less "
-			 "(--memory)", (unsigned long long)(bytes >> 20),
-			 strerror(-rv));
-		return rv;
-	}
+	if (!m.base)
+		return not_there(errno, bytes, why, why_size);
 	if (pin != LEND_PIN_NO && mlock(m.base, whole) < 0)
 		rv = pin_failed(errno, bytes, why, why_size);
 	else

@@ -158,6 +158,17 @@ rm -rf "$T/other"
 cluster_up
 cmp "$MNT/l/d" "$T/copy" || fail "lost beside another cluster's daemon"
 rm "$MNT/l/d"
+
+echo "# more memory is promised than there is"
+all=$(awk '/^MemTotal/ { print $2 }' /proc/meminfo)
+crash logd3
+code=0
+# If it does take it, it is this one that is killed.
+(echo 1000 >"/proc/$BASHPID/oom_score_adj"
+exec timeout 30 "$BIN/hail-logd" "${K[@]}" -i 3 -f --memory "${all}k") \
+	2>"$T/err" || code=$?
+[ $code = 3 ] && grep -q "MiB are available" "$T/err" ||
+	{ cat "$T/err"; fail "it promises them, $code"; }
 cluster_down
 
 echo "# verbs are asked for, and there is no device"
