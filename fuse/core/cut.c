@@ -600,7 +600,7 @@ static void truncate_go(struct cut_op *o)
 	/* Blocks may also have been allocated behind the end. */
 	if (o->off < in->attr.size || in->bad ||
 	    (o->off == in->attr.size && in->attr.units > units)) {
-		if (!in->bad && !kills(o) && meta_may_serve(o->c))
+		if (!o->told && !in->bad && !kills(o) && meta_may_serve(o->c))
 			(void)truncate_ahead(o);
 		cut_begin(o);
 	} else {
@@ -637,16 +637,30 @@ static void cut_getattr(struct core_deferred *d)
 	core_getattr(o->c, o->in->ino, cut_attr, o);
 }
 
+/* Like any other cut it follows all log writes before it. */
+static void cut_in_order(struct cut_op *o)
+{
+	if (!o->in->log || !log_in_order(o->in->log) ||
+	    !log_order_wait(o->c, &o->wait))
+		cut_start(o);
+}
+
 static void cut_waited(struct core_waiter *w, int err)
 {
 	struct cut_op *o = container_of(w, struct cut_op, wait);
 
-	if (err && o->logged && o->in->log)
-		log_hold(o->in, false);
-	if (err)
-		cut_done(o, err);
-	else
+	if (!err) {
 		cut_start(o);
+	} else if (err == -ETIMEDOUT && o->logged && !o->c->fenced) {
+		/* Only the caller does not wait longer: a recovery would do
+		 * what the log has, whatever came later. */
+		cut_tell(o, err);
+		cut_in_order(o);
+	} else {
+		if (o->logged && o->in->log)
+			log_hold(o->in, false);
+		cut_done(o, err);
+	}
 }
 
 static void cut_logged(struct log_wait *w, int err)
@@ -655,12 +669,8 @@ static void cut_logged(struct log_wait *w, int err)
 	struct core_inode *in = o->in;
 
 	o->wait.fn = cut_waited;
-	/* Like any other cut it follows all log writes before it. */
-	if (!err && in->log && log_in_order(in->log) &&
-	    log_order_wait(o->c, &o->wait))
-		return;
 	if (!err) {
-		cut_start(o);
+		cut_in_order(o);
 		return;
 	}
 	if (in->log)
@@ -687,10 +697,16 @@ static bool cut_log(struct cut_op *o)
 	}
 	if (!in->log || o->logged || (!o->truncate && !zero && !grows))
 		return false;
-	way = log_way(o->c, in, 0);
+	/* Room for two records without data: a hole that grows the file. */
+	way = log_way(o->c, in, LOG_REC_HEADER + 1);
 	if (way == LOG_WAY_WAIT) {
 		o->wait.fn = cut_waited;
 		log_wait_turn(in, &o->wait);
+		return true;
+	}
+	if (way < 0 && !in->bad) {
+		/* The log has what is older, and would bring it back. */
+		cut_done(o, way);
 		return true;
 	}
 	if (way != LOG_WAY_LOG)

@@ -441,6 +441,7 @@ void log_client_cancel(struct log_client *l)
 		lf->fenced = true;
 		log_end(lf);
 	}
+	log_order_cancel(l->c);
 	core_unlock(l->c);
 }
 

@@ -162,7 +162,8 @@ struct log_journal_job *log_journal_new(struct core *c)
 
 static void release(struct core_deferred *d)
 {
-	struct log_client *l = container_of(d, struct log_client, jour.def);
+	struct log_client *l = container_of(d, struct log_client,
+					    jour.release);
 	struct core_file *f = l->jour.gone;
 
 	core_release(l->c, f);
@@ -184,8 +185,8 @@ static void file_forget(struct log_client *l)
 	jf->state = LOG_JOURNAL_NONE;
 	if (!jf->gone)
 		return;
-	jf->def.fn = release;
-	core_defer(l->c, &jf->def);
+	jf->release.fn = release;
+	core_defer(l->c, &jf->release);
 }
 
 /* The round goes on. */
@@ -265,8 +266,8 @@ void log_journal_tick(struct core *c)
 {
 	struct log_journal *jf = &c->log->jour;
 
-	if (jf->job && jf->job->err && jf->job->pending == 0 &&
-	    jf->state == LOG_JOURNAL_READY)
+	if (jf->job && jf->job->err && jf->job->pending == 0 && jf->epoch &&
+	    jf->state != LOG_JOURNAL_DROPPING)
 		(void)entry_drop(c->log);
 }
 
@@ -473,7 +474,8 @@ void log_journal_write(struct core *c, struct log_journal_job *j)
 {
 	struct log_journal *jf = &c->log->jour;
 
-	if (j->section_count == 0 || core_now_ms() < jf->retry_ms) {
+	if (j->section_count == 0 || jf->gone ||
+	    core_now_ms() < jf->retry_ms) {
 		int err = j->section_count ? -EAGAIN : 0;
 
 		job_free(j);

@@ -375,6 +375,9 @@ static void open_ordered(struct core_waiter *w, int err)
 {
 	struct log_file *lf = container_of(w, struct log_file, durable);
 
+	if (lf->state == LOG_OPENING && !err &&
+	    log_order_holds(lf->c, lf->in) && log_order_wait(lf->c, w))
+		return;
 	if (lf->state == LOG_OPENING && !err)
 		err = log_ask_opts(lf);
 	if (lf->state == LOG_OPENING && err)
@@ -398,8 +401,7 @@ int log_open(struct core *c, struct core_inode *in)
 	dlist_init(&lf->node);
 	/* Its frames as an ordinary file come to their end before. */
 	lf->durable.fn = open_ordered;
-	if (in->wb && in->wb->buf.flight_count > 0 &&
-	    log_order_wait(c, &lf->durable))
+	if (log_order_holds(c, in) && log_order_wait(c, &lf->durable))
 		log_get(lf);
 	else
 		err = log_ask_opts(lf);

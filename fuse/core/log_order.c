@@ -86,6 +86,18 @@ static void waiters_go(struct core_waiter *w, int err)
 	}
 }
 
+static void waiters_all(struct log_client *l, int err)
+{
+	struct core_waiter *now = l->order_waiters;
+	struct core_waiter *next = l->order_waiters_next;
+
+	l->order_waiters = NULL;
+	l->order_waiters_next = NULL;
+	l->order_tail = &l->order_waiters_next;
+	waiters_go(now, err);
+	waiters_go(next, err);
+}
+
 /* What was held back goes. */
 static void held_go(struct core *c, bool timed_out)
 {
@@ -108,6 +120,7 @@ static void round_end(struct core *c, bool timed_out)
 	struct log_client *l = c->log;
 
 	l->round = LOG_ROUND_NONE;
+	l->round_bare = false;
 	held_go(c, timed_out);
 	if ((l->held_next || l->order_waiters_next || l->round_wanted) &&
 	    l->round == LOG_ROUND_NONE)
@@ -212,12 +225,40 @@ static void round_begin(struct core *c)
 	snapshot(c);
 }
 
+/* No frame of the round goes before its logs are in the blocks: also what
+ * failed lately and is not tried now. But what takes names and content away
+ * goes: that may be what makes room for it. */
+static void bare_begin(struct core *c)
+{
+	struct log_client *l = c->log;
+	struct dlist *n, *save;
+	bool failed = false;
+
+	l->round_bare = true;
+	dlist_for(n, save, &l->files) {
+		struct log_file *lf = dlist_entry(n, struct log_file, node);
+		uint64_t end = u64_min(lf->snap_seq, log_destage_end(lf));
+
+		if (!log_in_order(lf) || lf->order_seq > 0 ||
+		    lf->destaged_seq >= end)
+			continue;
+		lf->order_seq = 1 + end;
+		l->round_left++;
+		failed = true;
+	}
+	if (failed)
+		waiters_all(l, 0);
+}
+
 void log_order_written(struct core *c, int err)
 {
 	struct log_client *l = c->log;
 	struct dlist *n, *save;
 	struct wb_io *snap = l->snap;
 
+	l->round_bare = false;
+	if (err)
+		bare_begin(c);
 	dlist_for(n, save, &l->files) {
 		struct log_file *lf = dlist_entry(n, struct log_file, node);
 
@@ -263,6 +304,11 @@ void log_order_step(struct log_file *lf, int err)
 	if (!err && lf->state == LOG_ACTIVE &&
 	    lf->destaged_seq + 1 < lf->order_seq)
 		return;
+	/* It is tried again, and the round with it. */
+	if (err && err != -ETIMEDOUT && l->round_bare && log_in_order(lf)) {
+		waiters_all(l, 0);
+		return;
+	}
 	/* A log that has ended is in the blocks, or lost with its session; for
 	 * one that is lost nobody can wait. A soft mount tells that it waits no
 	 * longer. */
@@ -299,9 +345,10 @@ static bool is_late(const struct core *c)
 	       core_now_ms() - c->log->round_ms >= c->opt.timeout_ms;
 }
 
-/* The journal hangs, which nothing may overtake: who waits for this round is
- * told, and who waits for the next one, if it goes on hanging. */
-static void journal_late(struct core *c)
+/* The journal hangs, or a log without one, which nothing may overtake: who
+ * waits for this round is told, and who waits for the next one, if it goes on
+ * hanging. */
+static void round_late(struct core *c)
 {
 	struct log_client *l = c->log;
 
@@ -332,11 +379,11 @@ void log_order_tick(struct core *c)
 	}
 	if (l->round == LOG_ROUND_JOURNAL)
 		log_journal_tick(c);
-	if (l->round == LOG_ROUND_JOURNAL && is_late(c))
-		journal_late(c);
+	if ((l->round == LOG_ROUND_JOURNAL || l->round_bare) && is_late(c))
+		round_late(c);
 	else if (l->round == LOG_ROUND_SNAPSHOT && is_late(c))
 		round_end(c, true);
-	else if (l->round == LOG_ROUND_SNAPSHOT)
+	if (l->round == LOG_ROUND_SNAPSHOT)
 		snapshot(c);
 }
 
@@ -350,6 +397,11 @@ bool log_order_hold(struct core *c, struct wb_io *io)
 	*l->held_tail = io;
 	l->held_tail = &io->chain;
 	return true;
+}
+
+void log_order_cancel(struct core *c)
+{
+	waiters_all(c->log, -EIO);
 }
 
 static void order_begin(struct core_deferred *d)
@@ -392,7 +444,20 @@ void log_order_go(struct core *c)
 
 bool log_order_due(const struct core *c)
 {
-	return c->log->held_next || any_behind(c);
+	return c->log->held || c->log->held_next || any_behind(c);
+}
+
+static bool has_frame_of(const struct wb_io *io, const struct core_inode *in)
+{
+	while (io && io->in != in)
+		io = io->chain;
+	return io;
+}
+
+bool log_order_holds(const struct core *c, const struct core_inode *in)
+{
+	return has_frame_of(c->log->held, in) ||
+	       has_frame_of(c->log->held_next, in);
 }
 
 bool log_order_wait(struct core *c, struct core_waiter *w)

@@ -204,7 +204,7 @@ struct log_journal {
 	uint64_t retry_ms; /* none is written before this */
 	struct log_journal_job *job; /* under way */
 	struct core_waiter durable;
-	struct core_deferred def;
+	struct core_deferred def, release;
 };
 
 /* Rounds of log_order.c. */
@@ -249,6 +249,7 @@ struct log_client {
 	enum log_round round;
 	bool round_wanted; /* another */
 	bool round_timed_out;
+	bool round_bare; /* there is no journal of it */
 	uint64_t round_ms; /* it began */
 	bool snapping; /* frames of log files may be made */
 	uint32_t round_left; /* logs that it waits for */
@@ -430,6 +431,10 @@ void log_order_asked(struct core *c, const struct core_inode *in);
 /* The journal of the round is durable, or is not to be had. */
 void log_order_written(struct core *c, int err);
 void log_order_tick(struct core *c);
+/* Are frames of @in held back? */
+bool log_order_holds(const struct core *c, const struct core_inode *in);
+/* The mount goes: who waits is told. */
+void log_order_cancel(struct core *c);
 /* What the round may have waited for is over: a cut, frames in flight. */
 void log_order_again(struct core *c);
 /* Something of the log has become durable in the blocks, could not, or it has

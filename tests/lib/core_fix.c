@@ -163,11 +163,18 @@ int op_open(struct fix *f, uint64_t ino, int flags,
 	return fix_call_end(k, NULL);
 }
 
-int op_unlink(struct fix *f, uint64_t dir, const char *name, bool isdir)
+struct fix_call *op_unlink_start(struct fix *f, uint64_t dir, const char *name,
+				 bool isdir)
 {
 	struct fix_call *k = fix_call_new();
+
 	core_unlink(f->c, dir, name, isdir, on_err, k);
-	return fix_call_end(k, NULL);
+	return k;
+}
+
+int op_unlink(struct fix *f, uint64_t dir, const char *name, bool isdir)
+{
+	return fix_call_end(op_unlink_start(f, dir, name, isdir), NULL);
 }
 
 int op_rename(struct fix *f, uint64_t from, const char *name,

@@ -66,6 +66,8 @@ int op_open_new(struct fix *f, uint64_t dir, const char *name,
 		int flags, struct core_file **file, struct meta_attr *a);
 int op_open(struct fix *f, uint64_t ino, int flags,
 		struct core_file **file);
+struct fix_call *op_unlink_start(struct fix *f, uint64_t dir, const char *name,
+				 bool isdir);
 int op_unlink(struct fix *f, uint64_t dir, const char *name, bool isdir);
 int op_rename(struct fix *f, uint64_t from, const char *name,
 		uint64_t to, const char *newname, uint32_t flags);
