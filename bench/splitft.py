@@ -24,7 +24,7 @@ OF_STRONG = 3.0
 def rocksdb(d, way, quick):
     """Fills an empty database; then updates one that has all its keys, and
     reads and updates it by halves."""
-    seconds = 2 if quick else 10
+    length = "--writes=300" if quick else "--duration=10"
     wal, db = os.path.join(d, "wal"), os.path.join(d, "db")
     log = ["--sync=%d" % (way != "weak")]
     os.mkdir(wal)
@@ -36,12 +36,12 @@ def rocksdb(d, way, quick):
 
     def run(bench, writers, more):
         base = ["--db=" + db, "--value_size=100",
-                "--num=%d" % (20000 if quick else 200000)]
+                "--num=%d" % (5000 if quick else 200000)]
         if bench != "fillrandom":
             db_bench("fillseq", *base, *log[1:])
             more = more + ["--use_existing_db=1"]
-        rate = db_bench(bench, *base, *log, *more, "--threads=%d" % writers,
-                        "--duration=%d" % seconds)
+        rate = db_bench(bench, *base, *log, *more, length,
+                        "--threads=%d" % writers)
         shutil.rmtree(db)
         return rate
     return {"%s-%d" % (b, n): ("ops/s", n, partial(run, b, n, more))
@@ -58,7 +58,7 @@ def redis(d, way, quick):
     def run(clients):
         srv = Redis(d, "--appendfsync", "no" if way == "weak" else "always")
         try:
-            return srv.set_rate((3000 if quick else 20000) * clients, clients)
+            return srv.set_rate((300 if quick else 20000) * clients, clients)
         finally:
             srv.close()
     return {"redis-set-%d" % n: ("ops/s", n, partial(run, n)) for n in (1, 16)}
@@ -70,7 +70,7 @@ def sqlite(d, way, quick):
 
     def run():
         return sqlite_rate(d + "/db", "wal", "off" if way == "weak" else "full",
-                           2 if quick else 10)[0]
+                           1 if quick else 10)[0]
     return {"sqlite-wal": ("txn/s", 1, run)}
 
 
@@ -92,7 +92,7 @@ def postgres(d, way, quick):
         try:
             return tps_of(pg.pgbench(
                 "-n", "-b", script, "-c", str(clients), "-j",
-                str(min(clients, 2)), "-T", "3" if quick else "10"))[0]
+                str(min(clients, 2)), "-t50" if quick else "-T10"))[0]
         finally:
             pg.close()
     return {"pgbench-%s-%d" % (s, n): ("tps", n, partial(run, s, n))

@@ -30,10 +30,16 @@ done
 run 2
 run 2 nonsense
 says "no case 'nonsense'; --list"
+mkdir "$T/path"
+PATH=$T/path "$(python3 -c 'import sys; print(sys.executable)')" \
+	"$TOP/bench/run" wal splitft-redis >"$T/out" 2>"$T/err" &&
+	fail "without redis"
+says "case splitft-redis: no redis-server; 'make deps'"
 [ ! -e "$T/w" ] || fail "something is left"
 
 # ---- one line a metric ----
-run 0 --quick --json --out "$T/rows" --plot "$T/plot" append seq
+run 0 --quick --json --out "$T/rows" --plot "$T/plot" \
+	append seq random files untar
 python3 - "$T/out" <<'PY' || fail "rows"
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
@@ -51,6 +57,11 @@ synced = {r["metric"] for r in rows if "flushes" in r}
 assert synced == {"append-4096", "append-128", "seqwrite"}, synced
 assert all(set(r["flushes"]) == {"hailfs", "ext4"} and
            r["flushes"]["ext4"] > 0 for r in rows if "flushes" in r), rows
+for r in rows:
+    if r["case"] in ("files", "untar", "random"):
+        assert "null" not in r and "awake" not in r, r
+cases = {r["case"] for r in rows}
+assert cases == {"append", "seq", "random", "files", "untar"}, cases
 PY
 cmp "$T/out" "$T/rows" || fail "--out"
 [ "$(head -c 4 "$T/plot/ratios.png" | tail -c 3)" = PNG ] || fail "no plot"
