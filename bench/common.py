@@ -1,5 +1,6 @@
 """What the cases of bench/run share: programs, places, the cluster."""
 import glob
+import json
 import os
 import shutil
 import sqlite3
@@ -67,13 +68,21 @@ def kind_of(path):
     return sh(["stat", "-f", "-c", "%T", path]).strip()
 
 
+def cpu_ns(pid):
+    """What all its threads have used, also those that are gone: its clock, see
+    clock_getcpuclockid(3)."""
+    return time.clock_gettime_ns((~pid << 3) | 2)
+
+
 class Place:
     """A directory under test and the name of what it is on."""
 
-    def __init__(self, name, path, flat=False):
+    def __init__(self, name, path, cluster=None):
         self.name = name
         self.path = path
-        self.flat = flat  # has no subdirectories (the null file system)
+        self.cluster = cluster
+        # The null file system has no subdirectories.
+        self.flat = name == "null"
 
     def sub(self, sub):
         return self.path if self.flat else os.path.join(self.path, sub)
@@ -248,6 +257,34 @@ class Cluster:
         sh(["umount", self.mnt])
         self.up(opts)
 
+    def pid(self, name):
+        with open("%s/run/%s.pid" % (self.dir, name)) as f:
+            return int(f.read())
+
+    def logds(self):
+        """The pid of each log daemon by its name."""
+        return {n: self.pid(n) for n in sorted(
+            os.path.basename(p)[:-len(".pid")]
+            for p in glob.glob(self.dir + "/run/logd*.pid"))}
+
+    def ask(self, command):
+        """What hailctl tells."""
+        return json.loads(sh([self.ctl, "-c", self.dir + "/cluster.conf",
+                              "--json", command]))
+
+    def mount_status(self):
+        """As of the last second; the mount tells metad."""
+        for _ in range(200):
+            for s in self.ask("sessions"):
+                if s["state"] == "live" and "io_uring" in s.get("status", {}):
+                    return s["status"]
+            time.sleep(0.05)
+        raise Failed("the mount at %s tells nothing of itself" % self.mnt)
+
+    def over_uring(self):
+        """Does the mount talk to the kernel over io_uring?"""
+        return self.mount_status()["io_uring"].startswith("on")
+
     def close(self):
         sh([self.ctl, "local", "down", self.dir])
 
@@ -292,6 +329,26 @@ class Awake:
         self.spin.wait()
         if self.group:
             os.rmdir(self.group)
+
+
+def most_table(rows):
+    """Of figures that shall not be more than something."""
+    print("\n%-26s %-8s %12s %12s" % ("metric", "unit", "value", "at most"))
+    for r in rows:
+        print("%-26s %-8s %12.3f %12s" % (named(r), r["unit"], r["value"],
+                                          r.get("most", "")))
+
+
+def named(row):
+    return row["metric"] + (" awake" if row.get("awake") else "")
+
+
+def wanted(row, key):
+    """A ratio and what it shall be."""
+    if key not in row:
+        return ""
+    want = row.get(key + "_target")
+    return "%.2f" % row[key] + (" (%.1f)" % want if want else "")
 
 
 def median(values):

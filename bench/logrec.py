@@ -9,7 +9,6 @@ loss, which is the machine's). Memory: what the mount and the peers hold for it.
 In a cluster of its own, with a fourth log daemon, and a mount that by itself
 destages nothing before it has twice as much.
 """
-import json
 import os
 import signal
 import socket
@@ -17,7 +16,7 @@ import subprocess
 import time
 import urllib.request
 
-from common import MICRO, Cluster, Failed, log_enable, median, sh
+from common import MICRO, Cluster, Failed, log_enable, median
 
 LOG_MIB = 60
 REGION_MIB = 0.25
@@ -48,10 +47,6 @@ class LogCluster(Cluster):
             self.close()
             raise
 
-    def pid(self, name):
-        with open("%s/run/%s.pid" % (self.dir, name)) as f:
-            return int(f.read())
-
     def kill(self, name):
         pid = self.pid(name)
         os.kill(pid, signal.SIGKILL)
@@ -75,16 +70,12 @@ class LogCluster(Cluster):
 
     def peers(self):
         """Of the log; the mount tells metad each second."""
-        out = json.loads(sh([self.ctl, "-c", self.dir + "/cluster.conf",
-                             "--json", "status"]))
-        files = out["daemons"][0]["sessions"][0]["status"]["logs"]["files"]
+        files = self.mount_status()["logs"]["files"]
         return [p["id"] for f in files for p in f["peers"]]
 
     def lent_mib(self):
         """By the daemon that lends most."""
-        out = json.loads(sh([self.ctl, "-c", self.dir + "/cluster.conf",
-                             "--json", "stats"]))
-        return max(v["lent_bytes"] for k, v in out.items()
+        return max(v["lent_bytes"] for k, v in self.ask("stats").items()
                    if k.startswith("logd")) / 2 ** 20
 
     def rss_mib(self):
@@ -242,10 +233,3 @@ def rows(_, runs, quick):
         if most is not None:
             r["most"] = round(most, 3)
         yield r
-
-
-def table(got):
-    print("\n%-26s %-8s %12s %12s" % ("metric", "unit", "value", "at most"))
-    for r in got:
-        print("%-26s %-8s %12.3f %12s" % (r["metric"], r["unit"], r["value"],
-                                          r.get("most", "")))

@@ -7,7 +7,9 @@
  *	micro prepare DIR MIB         the file of the random cases
  *	micro randread DIR DEPTH MS   4 KiB O_DIRECT, DEPTH threads
  *	micro randwrite DIR DEPTH MS
- *	micro append DIR BYTES MS     append + fdatasync, with latencies
+ *	micro append DIR BYTES MS [THREADS]
+ *	                              append + fdatasync, with latencies; each
+ *	                              thread in a file of its own
  *	micro log DIR BYTES MIB MS    MIB MiB of them, which is told; then as
  *	                              append; MS 0: holds the file until killed
  *	micro files DIR THREADS N     create+write 4 KiB+close, stat (cached),
@@ -182,20 +184,24 @@ static int cmp_i64(const void *a, const void *b)
 /* What each took, sorted. */
 struct latencies {
 	int64_t *ns;
-	size_t count;
+	size_t count, cap;
 	double total_s;
 };
+
+static void latencies_init(struct latencies *l, size_t cap)
+{
+	*l = (struct latencies){ .cap = cap };
+	l->ns = malloc(cap * sizeof(*l->ns));
+	if (!l->ns)
+		die("memory");
+}
 
 static void append_synced(int fd, const void *buf, size_t bytes, int64_t ms,
 			  struct latencies *l)
 {
-	size_t cap = 1 << 20;
+	latencies_init(l, 1 << 20);
 	int64_t start = now_ns(), t0 = start, t1 = start;
-	l->ns = malloc(cap * sizeof(*l->ns));
-	l->count = 0;
-	if (!l->ns)
-		die("memory");
-	while (t1 - start < ms * 1000000 && l->count < cap) {
+	while (t1 - start < ms * 1000000 && l->count < l->cap) {
 		t0 = t1;
 		if (write(fd, buf, bytes) != (ssize_t)bytes || fdatasync(fd))
 			die("append");
@@ -206,20 +212,76 @@ static void append_synced(int fd, const void *buf, size_t bytes, int64_t ms,
 	qsort(l->ns, l->count, sizeof(*l->ns), cmp_i64);
 }
 
-static void append(size_t bytes, int64_t ms)
-{
-	void *buf = buffer();
-	int fd = open_file("append", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
+struct append_thread {
+	pthread_t t;
+	int fd;
+	const void *buf;
+	size_t bytes;
+	int64_t ms;
 	struct latencies l;
-	append_synced(fd, buf, bytes, ms, &l);
-	printf("append-%zu ops/s %.0f %zu\n", bytes,
-	       (double)l.count / l.total_s, l.count);
-	printf("append-%zu-mean us %.1f\n", bytes,
-	       l.total_s * 1e6 / (double)l.count);
-	printf("append-%zu-p99 us %.1f\n", bytes,
+};
+
+static void *append_run(void *arg)
+{
+	struct append_thread *a = arg;
+	append_synced(a->fd, a->buf, a->bytes, a->ms, &a->l);
+	return NULL;
+}
+
+/* All of theirs in one; the longest's time. */
+static void append_join(struct append_thread *a, int threads,
+			struct latencies *all)
+{
+	size_t count = 0;
+	for (int i = 0; i < threads; i++) {
+		pthread_join(a[i].t, NULL);
+		close(a[i].fd);
+		count += a[i].l.count;
+	}
+	latencies_init(all, count);
+	for (int i = 0; i < threads; i++) {
+		memcpy(all->ns + all->count, a[i].l.ns,
+		       a[i].l.count * sizeof(*all->ns));
+		all->count += a[i].l.count;
+		if (a[i].l.total_s > all->total_s)
+			all->total_s = a[i].l.total_s;
+		free(a[i].l.ns);
+	}
+	qsort(all->ns, all->count, sizeof(*all->ns), cmp_i64);
+}
+
+static void append(size_t bytes, int64_t ms, int threads)
+{
+	struct append_thread *a = calloc((size_t)threads, sizeof(*a));
+	void *buf = buffer();
+	char name[64];
+	struct latencies l;
+	double sum_ns = 0;
+	if (!a)
+		die("memory");
+	for (int i = 0; i < threads; i++) {
+		snprintf(name, sizeof(name), "append.%d", i);
+		a[i] = (struct append_thread){ .buf = buf, .bytes = bytes,
+					       .ms = ms };
+		a[i].fd = open_file(name, O_WRONLY | O_CREAT | O_TRUNC |
+						  O_APPEND);
+	}
+	for (int i = 0; i < threads; i++)
+		pthread_create(&a[i].t, NULL, append_run, &a[i]);
+	append_join(a, threads, &l);
+	for (size_t i = 0; i < l.count; i++)
+		sum_ns += (double)l.ns[i];
+	snprintf(name, sizeof(name), threads > 1 ? "append-%zu-%d" :
+						   "append-%zu",
+		 bytes, threads);
+	printf("%s ops/s %.0f %zu\n", name, (double)l.count / l.total_s,
+	       l.count);
+	printf("%s-mean us %.1f\n", name, sum_ns / 1000 / (double)l.count);
+	printf("%s-p99 us %.1f\n", name,
 	       (double)l.ns[l.count * 99 / 100] / 1000);
 	free(l.ns);
-	close(fd);
+	free(buf);
+	free(a);
 }
 
 static void log_file(size_t bytes, size_t mib, int64_t ms)
@@ -372,7 +434,8 @@ int main(int argc, char **argv)
 	else if (strcmp(c, "randwrite") == 0 && a > 0)
 		random_io(true, (int)a, b);
 	else if (strcmp(c, "append") == 0 && a > 0)
-		append((size_t)a, b);
+		append((size_t)a, b, argc > 5 ? (int)strtol(argv[5], NULL, 10) :
+						1);
 	else if (strcmp(c, "log") == 0 && a > 0 && argc > 5)
 		log_file((size_t)a, (size_t)b, strtol(argv[5], NULL, 10));
 	else if (strcmp(c, "files") == 0 && a > 0)

@@ -2,10 +2,14 @@
  * data is thrown away and reads as zeros. What it costs is what FUSE costs.
  *
  * usage: nullfs [-o io_uring,...] MOUNTPOINT   (foreground; ends on unmount)
+ *
+ * libfuse takes the classic device without telling where it cannot have
+ * io_uring: who asked for that one gets EIO from fsync then.
  */
 #include <errno.h>
 #include <fuse_lowlevel.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +25,7 @@ struct file {
 static struct file *files[FILE_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char zeros[1 << 20];
+static bool wants_uring;
 
 static void file_stat(fuse_ino_t ino, struct stat *st)
 {
@@ -155,8 +160,10 @@ static void n_ok(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void n_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 		    struct fuse_file_info *fi)
 {
+	(void)ino;
 	(void)datasync;
-	n_ok(req, ino, fi);
+	(void)fi;
+	fuse_reply_err(req, fuse_req_is_uring(req) == wants_uring ? 0 : EIO);
 }
 
 static void n_init(void *userdata, struct fuse_conn_info *conn)
@@ -188,6 +195,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: nullfs [-o OPTIONS] MOUNTPOINT\n");
 		return 2;
 	}
+	for (int i = 1; i < argc - 1; i++)
+		wants_uring |= strstr(argv[i], "io_uring") != NULL;
 	struct fuse_session *se =
 		fuse_session_new(&args, &ops, sizeof(ops), NULL);
 	if (!se || fuse_set_signal_handlers(se) ||

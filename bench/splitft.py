@@ -10,7 +10,7 @@ import shutil
 from functools import partial
 
 from common import (Failed, Postgres, Redis, db_bench, log_enable, median,
-                    sqlite_rate, tps_of)
+                    sqlite_rate, tps_of, wanted)
 
 WAYS = ("strong", "weak", "hailfs")
 # What hailfs shall reach of weak, by writers; of strong, by metric.
@@ -145,7 +145,4 @@ def table(rows):
     for r in rows:
         print("%-26s %-8s %10.0f %10.0f %10.0f %16s %16s" % (
             r["metric"], r["unit"], r["strong"], r["weak"], r["hailfs"],
-            "%.2f (%.1f)" % (r["of_weak"], r["of_weak_target"]),
-            "%.2f" % r["of_strong"] + (
-                " (%.1f)" % r["of_strong_target"]
-                if "of_strong_target" in r else "")))
+            wanted(r, "of_weak"), wanted(r, "of_strong")))

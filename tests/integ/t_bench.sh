@@ -14,7 +14,10 @@ run() { # STATUS ARGUMENTS...
 		fail "bench/run $*: a traceback"; }
 }
 says() { grep -q -e "$1" "$T/err" || { cat "$T/err" >&2; fail "no '$1'"; }; }
+P=/sys/module/fuse/parameters/enable_uring
+was=
 test_cleanup() {
+	[ -z "$was" ] || echo "$was" >$P
 	[ ! -d "$T/w" ] || {
 		"$CTL" local down "$T/w/logrec" --yes
 		"$CTL" local down "$T/w/cluster"
@@ -38,7 +41,7 @@ says "case splitft-redis: no redis-server; 'make deps'"
 [ ! -e "$T/w" ] || fail "something is left"
 
 # ---- one line a metric ----
-run 0 --quick --json --out "$T/rows" --plot "$T/plot" \
+run 0 --quick --json --out "$T/rows" --plot "$T/plot" -o io_uring=off \
 	append seq random files untar
 python3 - "$T/out" <<'PY' || fail "rows"
 import json, sys
@@ -51,6 +54,7 @@ for r in rows:
     if r["case"] == "append":
         assert isinstance(r["null"], (int, float)), r
         assert isinstance(r["awake"], bool), r
+        assert r["io_uring"] is False, r
 append = [r for r in rows if r["metric"] == "append-4096"]
 assert [r["awake"] for r in append] == [False, True], append
 synced = {r["metric"] for r in rows if "flushes" in r}
@@ -65,6 +69,53 @@ assert cases == {"append", "seq", "random", "files", "untar"}, cases
 PY
 cmp "$T/out" "$T/rows" || fail "--out"
 [ "$(head -c 4 "$T/plot/ratios.png" | tail -c 3)" = PNG ] || fail "no plot"
+[ ! -e "$T/w" ] || fail "something is left"
+
+# ---- a log directory, with what is wanted; the null one is as the mount ----
+uring=False
+if [ -w $P ] && ! grep -q "loses replies over" "$BIN/hailfs"; then
+	was=$(cat $P) uring=True
+	echo Y >$P
+fi
+run 0 --quick -o io_uring=on wal
+[ -z "$was" ] || echo "$was" >$P
+was=
+python3 - "$T/out" $uring <<'PY' || fail "rows"
+import json, sys
+text = open(sys.argv[1]).read().splitlines()
+rows = [json.loads(line) for line in text if line.startswith("{")]
+assert all(r["case"] == "wal" for r in rows), rows
+for awake in (False, True):
+    by = {r["metric"]: r for r in rows if r["awake"] is awake}
+    for name in ("wal-4096", "wal-128", "wal-128-16"):
+        rate, mean, p99 = (by[name + s] for s in ("", "-mean", "-p99"))
+        for r in (rate, mean, p99):
+            assert min(r["hailfs"], r["ext4"], r["null"]) > 0, r
+            assert r["io_uring"] is (sys.argv[2] == "True"), r
+        if name.endswith("-16"):
+            assert not [k for r in (rate, mean, p99) for k in r
+                        if k.endswith("_target")], by
+            continue
+        # Its rate is what each of its writes takes.
+        assert 0.9 < rate["hailfs"] * mean["hailfs"] / 1e6 < 1.1, by
+        assert rate["ratio_target"] == 1.5, rate
+        assert mean["of_null_target"] == 2.5, mean
+        assert abs(mean["of_null"] -
+                   mean["hailfs"] / mean["null"]) < 0.01, mean
+        assert p99["of_mean_target"] == 4.0, p99
+        assert abs(p99["of_mean"] -
+                   p99["hailfs"] / mean["hailfs"]) < 0.01, p99
+    for name, most in (("wal-128", 15.0), ("wal-128-16", 6.0)):
+        each = [by["%s-cpu-logd%d" % (name, n)] for n in (1, 2, 3)]
+        for r in each:
+            assert r["most"] == most and r["unit"] == "us", r
+            assert 0 < r["value"] < 1000, r
+        both = by[name + "-cpu-all"]
+        assert abs(both["value"] - sum(r["value"] for r in each)) < 0.01, by
+        assert both["value"] > 0.5 and "most" not in both, both
+for title in ("ratio (want)", "of null (want)", "of mean (want)", "at most"):
+    assert any(title in line for line in text), title
+PY
 [ ! -e "$T/w" ] || fail "something is left"
 
 # ---- cases with their own comparison and what is wanted of it ----
