@@ -71,6 +71,31 @@ logs_used() {
 	[ -z "${LOGS:-}" ] || within 5 logs_counted || fail "no log was used"
 }
 logs_counted() { [ "$(log_counter appends)" -gt 0 ]; }
+# What they are loaded with: rows i = $have + 1, $have + 2, ... of the value vi, one
+# after the other, by a process $client that adds a line to $T/acked when it is
+# told of a commit, at once.
+# load_rows TEXT: TEXT for each of these, with i for each &, and \n.
+load_rows() { seq $((have + 1)) $((have + 1000000)) | sed "s/.*/$1/"; }
+# It has been at it for a while, and is.
+loaded() {
+	within 60 test -s "$T/acked" || fail "nothing is committed"
+	sleep 2
+	logs_used
+	! gone "$client" || fail "the load ended by itself"
+}
+# rows_kept WHEN: $T/rows has, as "i vi", the rows up to the last one that was
+# acknowledged, maybe the one that was under way, and no other. $have is the last.
+rows_kept() {
+	local acked=$((have + $(wc -l <"$T/acked")))
+	have=$(wc -l <"$T/rows")
+	seq "$have" | sed 's/.*/& v&/' >"$T/expected"
+	sort -n "$T/rows" | diff "$T/expected" - >"$T/diff" ||
+		{ head "$T/diff" >&2; fail "$1: not the rows that were written"; }
+	[ "$have" -ge "$acked" ] && [ "$have" -le $((acked + 1)) ] ||
+		fail "$1: $acked acked, $have there"
+	echo "# $1: $acked acked, $have there"
+	: >"$T/acked"
+}
 # pid_of metad1|blockd2|mount
 pid_of() { cat "$C/run/$1.pid"; }
 # crash NAME...: kill -9 of all at once, and wait until they are gone.
