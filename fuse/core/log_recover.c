@@ -3,21 +3,20 @@
  *
  * Metad raises a log's epoch, which makes it ours; the peers of its list are
  * fenced, and only what those that confirm hold is read: of a majority, the one
- * that reaches furthest. Its records are applied in order to the file, like a
- * program's calls, and once that is durable the log is dropped. Before that a
+ * that reaches furthest. Its records are applied in order to the file
+ * (log_apply.c), and once that is durable the log is dropped. Before that a
  * majority is given what it lacks of them. Whoever stops in between leaves a
  * log that reaches as far for the next one, and to apply the records again
  * gives the same file.
+ *
+ * Power may go in the middle, and the peers' memory with it. So logs that the
+ * blocks follow in order are read first, all of them, and go to a journal
+ * together (log_redo.c) before one of them is applied.
  *
  * Runs on the thread that starts the mount, and blocks. */
 #include "fuse/core/log_recover.h"
 
 #include "common/diag.h"
-
-#include <fcntl.h>
-#include <linux/falloc.h>
-
-#define APPLY_FLIGHT_MAX 256u
 
 /* ---- waiting ---- */
 
@@ -70,7 +69,7 @@ void waiting_cb(void *arg, int err)
 	waiting_end(arg, err);
 }
 
-static void waiting_attr_cb(void *arg, int err, const struct meta_attr *a)
+void waiting_attr_cb(void *arg, int err, const struct meta_attr *a)
 {
 	(void)a;
 	waiting_end(arg, err);
@@ -153,6 +152,34 @@ static void start_sync(struct core *c, core_cb cb, void *arg)
 	core_fsync_dir(c, ROOT_INO, cb, arg);
 }
 
+int recovery_set_journal(struct recovery *r, uint64_t ino)
+{
+	struct meta_log_set set = { .ino = ino };
+	struct meta_log_entry e;
+	struct meta_call *mc;
+	struct waiting w;
+	int err;
+
+	waiting_init(&w);
+	waiting_begin(&w);
+	core_lock(r->c);
+	mc = log_set_new(r->c, &set, NULL, 0);
+	if (mc) {
+		mc->done = asked_done;
+		mc->arg = &w;
+	}
+	core_unlock(r->c);
+	if (!mc)
+		waiting_end(&w, -ENOMEM);
+	err = waiting_for(&w, 0);
+	if (!err)
+		err = log_entry_take(w.body, w.len, ino, &e);
+	if (!err)
+		err = take_entry(r, &e);
+	waiting_fini(&w);
+	return err ? err : core_call_wait(r->c, start_sync, 0);
+}
+
 int recovery_drop(struct recovery *r)
 {
 	struct meta_log_drop d = { .ino = r->e.ino, .epoch = r->epoch };
@@ -170,122 +197,6 @@ int recovery_drop(struct recovery *r)
 	err = ask(r->c, mc, &o, &w);
 	waiting_fini(&w);
 	return err ? err : core_call_wait(r->c, start_sync, 0);
-}
-
-/* ---- applying ---- */
-
-struct applying {
-	struct core *c;
-	struct core_file *f;
-	uint64_t ino;
-	struct waiting w;
-	int64_t ctime_ns; /* before the first record */
-	int64_t time_ns; /* of the last record */
-};
-
-static int apply(void *arg, const struct log_rec *rec)
-{
-	struct applying *a = arg;
-	struct iovec iov;
-
-	a->time_ns = rec->time_ns;
-	switch (rec->kind) {
-	case LOG_REC_WRITE:
-		iov.iov_base = (void *)(uintptr_t)rec->data;
-		iov.iov_len = rec->len;
-		waiting_begin(&a->w);
-		core_write(a->c, a->f, rec->off, &iov, 1, rec->len, 0,
-			   waiting_cb, &a->w);
-		return waiting_for(&a->w, APPLY_FLIGHT_MAX);
-	case LOG_REC_SIZE:
-		(void)waiting_for(&a->w, 0);
-		waiting_begin(&a->w);
-		core_truncate(a->c, a->ino, rec->off, false, waiting_attr_cb,
-			      &a->w);
-		return waiting_for(&a->w, 0);
-	case LOG_REC_ZERO:
-		(void)waiting_for(&a->w, 0);
-		waiting_begin(&a->w);
-		core_fallocate(a->c, a->ino,
-			       FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			       rec->off, rec->arg, false, waiting_cb, &a->w);
-		return waiting_for(&a->w, 0);
-	}
-	return -EBADMSG;
-}
-
-static int apply_regions(struct recovery *r, uint32_t peer,
-			 struct applying *a)
-{
-	const struct log_answer *an = &r->answers[peer];
-	int err = 0;
-
-	for (uint32_t i = 0; i < an->region_count && !err; i++) {
-		const struct log_answer_region *g = &an->regions[i];
-		struct log_rec first;
-
-		if (g->seq == 0)
-			continue;
-		(void)log_rec_peek(r->bases[i] + LOG_DATA_OFF, &first);
-		err = log_rec_walk(r->bases[i], LOG_DATA_OFF, g->end,
-				   first.seq, apply, a, NULL);
-	}
-	return err;
-}
-
-static int apply_wait(struct applying *a, int err)
-{
-	int late = waiting_for(&a->w, 0);
-
-	a->w.err = 0;
-	return err ? err : late;
-}
-
-static int apply_sync(struct applying *a)
-{
-	struct meta_setattr s = {
-		.ino = a->ino,
-		.valid = META_SET_MTIME | META_SET_CTIME,
-		.mtime_ns = a->time_ns,
-		.ctime_ns = a->ctime_ns,
-	};
-
-	/* A program may have set the mtime, or something else later. */
-	if (a->time_ns > a->ctime_ns && a->time_ns <= core_now_ns())
-		s.ctime_ns = a->time_ns;
-	waiting_begin(&a->w);
-	core_setattr(a->c, &s, waiting_attr_cb, &a->w);
-	(void)waiting_for(&a->w, 0);
-	waiting_begin(&a->w);
-	core_fsync(a->c, a->ino, false, waiting_cb, &a->w);
-	return waiting_for(&a->w, 0);
-}
-
-/* What that peer has, or, if there is, @s. */
-static int apply_file(struct recovery *r, uint32_t peer,
-		      const struct log_redo_section *s)
-{
-	struct applying a = { .c = r->c, .ino = r->e.ino };
-	int err;
-
-	waiting_init(&a.w);
-	waiting_begin(&a.w);
-	core_open(r->c, r->e.ino, O_RDWR, &a.f, waiting_cb, &a.w);
-	err = waiting_for(&a.w, 0);
-	if (!err) {
-		core_lock(r->c);
-		a.ctime_ns = a.f->in->attr.ctime_ns;
-		core_unlock(r->c);
-		err = s ? log_rec_walk(s->p, 0, s->len, s->seq, apply, &a,
-				       NULL) :
-			  apply_regions(r, peer, &a);
-		err = apply_wait(&a, err);
-		if (!err)
-			err = apply_sync(&a);
-		core_release(r->c, a.f);
-	}
-	waiting_fini(&a.w);
-	return err == -ENOENT ? 0 : err; /* it has been deleted */
 }
 
 /* ---- one log ---- */
@@ -322,12 +233,9 @@ static int settle(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 	}
 }
 
-/* All its peers have lost power, or have been started anew, and the blocks
- * follow its records in order: the file is what it was when it was destaged
- * last, and so is all else, once what a journal has of it is in the blocks. */
-static bool went_back(struct recovery *r)
+/* Do the blocks follow its records in order? */
+static int ask_ordered(struct recovery *r)
 {
-	struct core *c = r->c;
 	struct log_opts opts;
 	struct meta_call *mc;
 	struct waiting w;
@@ -335,47 +243,74 @@ static bool went_back(struct recovery *r)
 	bool shared;
 	int err;
 
-	for (uint32_t i = 0; i < r->count; i++)
-		if (r->answers[i].state != LOG_ANSWER_LOST)
-			return false;
-	mc = log_opts_ask(c, r->e.ino, &o);
+	mc = log_opts_ask(r->c, r->e.ino, &o);
 	if (!mc)
-		return false;
+		return -ENOMEM;
 	waiting_init(&w);
-	err = ask(c, mc, &o, &w);
+	err = ask(r->c, mc, &o, &w);
 	if (!err)
 		err = log_opts_take(w.body, w.len, &opts);
 	waiting_fini(&w);
-	core_lock(c);
-	shared = log_peers_shared(c, r->ids, r->count);
-	core_unlock(c);
-	if (err || !log_is_ordered(&opts, shared))
-		return false;
+	core_lock(r->c);
+	shared = log_peers_shared(r->c, r->ids, r->count);
+	core_unlock(r->c);
+	r->ordered = !err && log_is_ordered(&opts, shared);
+	return err == -ENOMEM ? err : 0;
+}
+
+static bool all_lost(const struct recovery *r)
+{
+	for (uint32_t i = 0; i < r->count; i++)
+		if (r->answers[i].state != LOG_ANSWER_LOST)
+			return false;
+	return true;
+}
+
+/* Whose it is, and what it has. */
+static int recover_read(struct recovery *r, uint64_t deadline_ms)
+{
+	int err = recovery_raise(r, r->e.ino), settled;
+
+	if (err)
+		return err;
+	settled = settle(r, deadline_ms, &r->from);
+	/* These are metad's words for a log that is not ours to recover. */
+	if (settled == -ENOENT || settled == -EBUSY)
+		settled = -EREMOTEIO;
+	if (settled && settled != -EIO && settled != -ENODATA)
+		return settled;
+	err = ask_ordered(r);
+	if (!err && settled == -EIO && r->ordered && all_lost(r)) {
+		r->back = true;
+		return 0;
+	}
+	return err ? err : settled;
+}
+
+/* All its peers have lost power, or have been started anew, and the blocks
+ * follow its records in order: the file is what it was when it was destaged
+ * last, and so is all else, once what a journal has of it is in the blocks. */
+static int go_back(struct recovery *r)
+{
+	struct core *c = r->c;
+
 	c->log->n.went_back++;
 	diag_err("log", "event=went_back ino=%llu epoch=%llu what=\"all peers "
 		 "of the log have lost it: the file is as it was destaged "
 		 "last\"", (unsigned long long)r->e.ino,
 		 (unsigned long long)r->e.data_epoch);
-	return true;
+	r->section = log_redo_find(c, r->e.ino, r->e.data_epoch);
+	if (!r->section)
+		return c->log->redo_blind ? -EIO : -ENODATA;
+	c->log->n.redone++;
+	return 0;
 }
 
-static int recover(struct recovery *r, uint64_t ino, uint64_t deadline_ms)
+/* @err: of what was done before. */
+static int recover_end(struct recovery *r, int err)
 {
-	const struct log_redo_section *s = NULL;
-	uint32_t index = 0;
-	int err = recovery_raise(r, ino);
-
-	if (err)
-		return err;
-	err = settle(r, deadline_ms, &index);
-	if (err == -EIO && went_back(r)) {
-		s = log_redo_find(r->c, ino, r->e.data_epoch);
-		err = s ? 0 : r->c->log->redo_blind ? -EIO : -ENODATA;
-		r->c->log->n.redone += s != NULL;
-	}
 	if (!err)
-		err = apply_file(r, index, s);
-	/* These are metad's words for a log that is not ours to recover. */
+		err = recovery_apply(r);
 	if (err == -ENOENT || err == -EBUSY)
 		err = -EREMOTEIO;
 	if (err && err != -ENODATA)
@@ -433,33 +368,84 @@ static int mark_lost(const struct recovery *r, int err)
 	return in ? 0 : -ENOMEM;
 }
 
+/* Frees @r. */
+static int recover_done(struct recovery *r, int err)
+{
+	struct core *c = r->c;
+
+	if (err && core_is_fenced(c))
+		err = -ESTALE; /* whatever it is, another mount does it */
+	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE)
+		err = mark_lost(r, err) ? -ENOMEM : -ENOENT;
+	if (!err) {
+		c->log->n.recovered++;
+		diag_debug("log", "event=recovered ino=%llu",
+			   (unsigned long long)r->e.ino);
+	}
+	for (uint32_t i = 0; i < r->count; i++)
+		log_answer_fini(&r->answers[i]);
+	recovery_forget(r);
+	free(r);
+	return err == -ESTALE || err == -ENOMEM ? err : 0;
+}
+
+/* One that others have to wait for, or that waits for them, is put behind
+ * *@tail. */
 static int recover_entry(struct core *c, const struct meta_log_entry *e,
-			 uint64_t deadline_ms)
+			 uint64_t deadline_ms, struct recovery ***tail)
 {
 	struct recovery *r = calloc(1, sizeof(*r));
-	uint64_t began = core_now_ms();
 	int err;
 
 	if (!r)
 		return -ENOMEM;
 	r->c = c;
 	r->e.ino = e->ino;
-	err = recover(r, e->ino, deadline_ms);
-	if (err && core_is_fenced(c))
-		err = -ESTALE; /* whatever it is, another mount does it */
-	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE)
-		err = mark_lost(r, err) ? -ENOMEM : -ENOENT;
-	for (uint32_t i = 0; i < r->count; i++)
-		log_answer_fini(&r->answers[i]);
-	recovery_forget(r);
-	free(r);
-	if (err)
-		return err == -ESTALE || err == -ENOMEM ? err : 0;
-	c->log->n.recovered++;
-	diag_debug("log", "event=recovered ino=%llu ms=%llu",
-		   (unsigned long long)e->ino,
-		   (unsigned long long)(core_now_ms() - began));
+	err = recover_read(r, deadline_ms);
+	if (err || !r->ordered)
+		return recover_done(r, err == -ENOENT || err == -EBUSY ? err :
+				       recover_end(r, err));
+	**tail = r;
+	*tail = &r->next;
 	return 0;
+}
+
+/* Their memory was not lost with that of all others. */
+static bool any_has_records(const struct recovery *r)
+{
+	for (; r; r = r->next)
+		for (uint32_t i = 0; !r->back && i < r->base_count; i++)
+			if (r->bases[i])
+				return true;
+	return false;
+}
+
+/* Those that the blocks follow in order: all at one moment. With @err they are
+ * only freed. */
+static int recover_ordered(struct core *c, struct recovery *list, int err)
+{
+	bool torn = any_has_records(list);
+	struct recovery *r, *next;
+	int failed = 0;
+
+	/* To go back alone would leave what was written after it. */
+	for (r = list; r && !err; r = r->next)
+		if (r->back)
+			r->err = torn ? -EIO : go_back(r);
+	if (list && !err)
+		failed = log_redo_write(c, list);
+	if (failed)
+		diag_warn("log", "event=journal_failed error=\"%s\" "
+			  "next=\"recovered without it\"", strerror(-failed));
+	for (r = list; r; r = next) {
+		next = r->next;
+		failed = err;
+		if (!failed)
+			failed = recover_end(r, r->err);
+		failed = recover_done(r, failed);
+		err = err ? err : failed;
+	}
+	return err;
 }
 
 /* ---- all of them ---- */
@@ -481,10 +467,12 @@ static int list_page(struct core *c, uint64_t after, struct waiting *w,
 	return err ? err : meta_log_list_reply_parse(w->body, w->len, r);
 }
 
-/* Of journals, or of logs. */
+/* Of journals (without @tail), or of logs. */
 static int recover_page(struct core *c, const struct meta_log_list_reply *r,
-			uint64_t deadline_ms, bool journals, uint64_t *last)
+			uint64_t deadline_ms, struct recovery ***tail,
+			uint64_t *last)
 {
+	bool journals = !tail;
 	struct wire_in in;
 	int err = 0;
 
@@ -499,12 +487,13 @@ static int recover_page(struct core *c, const struct meta_log_list_reply *r,
 		if (e.live || journals != (e.peers.len == 0))
 			continue;
 		err = journals ? log_redo_load(c, e.ino) :
-				 recover_entry(c, &e, deadline_ms);
+				 recover_entry(c, &e, deadline_ms, tail);
 	}
 	return err;
 }
 
-static int recover_list(struct core *c, uint64_t deadline_ms, bool journals)
+static int recover_list(struct core *c, uint64_t deadline_ms,
+			struct recovery ***tail)
 {
 	struct meta_log_list_reply r = { .done = 0 };
 	uint64_t last = 0;
@@ -516,8 +505,7 @@ static int recover_list(struct core *c, uint64_t deadline_ms, bool journals)
 		waiting_init(&w);
 		err = list_page(c, last, &w, &r);
 		if (!err)
-			err = recover_page(c, &r, deadline_ms, journals,
-					   &last);
+			err = recover_page(c, &r, deadline_ms, tail, &last);
 		waiting_fini(&w);
 	}
 	return err;
@@ -525,15 +513,18 @@ static int recover_list(struct core *c, uint64_t deadline_ms, bool journals)
 
 int log_recover_all(struct core *c, uint64_t deadline_ms)
 {
+	struct recovery *ordered = NULL, **tail = &ordered;
 	uint64_t began = core_now_ms();
-	int err;
+	int err, late;
 
 	core_lock(c);
 	c->log->recovering = true;
 	core_unlock(c);
-	err = recover_list(c, deadline_ms, true);
+	err = recover_list(c, deadline_ms, NULL);
 	if (!err)
-		err = recover_list(c, deadline_ms, false);
+		err = recover_list(c, deadline_ms, &tail);
+	late = recover_ordered(c, ordered, err);
+	err = err ? err : late;
 	log_redo_end(c, !err);
 	core_lock(c);
 	c->log->recovering = false;

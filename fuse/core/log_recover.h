@@ -17,6 +17,12 @@ struct recovery {
 	/* regions of the chosen one: by its answer's; NULL: empty */
 	uint8_t **bases;
 	uint32_t base_count;
+	uint32_t from; /* the chosen one */
+	bool ordered; /* the blocks follow it in order */
+	bool back; /* all peers have lost it */
+	const struct log_redo_section *section; /* what is applied instead */
+	int err; /* nothing is */
+	struct recovery *next;
 };
 
 /* Calls under way, and the first error. */
@@ -34,12 +40,15 @@ void waiting_begin(struct waiting *w);
 void waiting_end(struct waiting *w, int err);
 /* Until at most @max are under way; returns the error. */
 int waiting_for(struct waiting *w, uint32_t max);
-/* A core_cb, of arg @w. */
+/* A core_cb and a core_attr_cb, of arg @w. */
 void waiting_cb(void *arg, int err);
+void waiting_attr_cb(void *arg, int err, const struct meta_attr *a);
 
 /* All block, on the thread that starts the mount. */
 /* The log of @ino is ours from now on: fills @r. */
 int recovery_raise(struct recovery *r, uint64_t ino);
+/* A journal's entry for that file, which is ours. */
+int recovery_set_journal(struct recovery *r, uint64_t ino);
 /* Its entry goes, durably. */
 int recovery_drop(struct recovery *r);
 /* Fences the peers and asks until it is known whose log it is. Returns 0 and
@@ -58,10 +67,14 @@ int recovery_stage(struct recovery *r, uint32_t from);
 /* Nothing of it is needed any more. */
 void recovery_free(struct recovery *r);
 
+/* ---- log_apply.c ---- */
+/* What that peer has, or r->section: it is durable in the blocks then. */
+int recovery_apply(struct recovery *r);
+
 /* ---- log_redo.c ---- */
 struct log_redo_section {
 	uint64_t ino, epoch;
-	uint64_t seq; /* of the first record */
+	uint64_t seq, end; /* of the first record, and behind the last */
 	uint32_t len;
 	const uint8_t *p; /* the records */
 };
@@ -70,6 +83,10 @@ int log_redo_load(struct core *c, uint64_t ino);
 /* What was being destaged of that log; NULL: nothing is known of it. */
 const struct log_redo_section *log_redo_find(struct core *c, uint64_t ino,
 					     uint64_t epoch);
+/* What all of @list have (but those with an error) becomes durable in a
+ * journal, which the next mount has instead of those that were found if this
+ * one does not come to its end. */
+int log_redo_write(struct core *c, const struct recovery *list);
 /* A log of the file could not be recovered: what there is of it is kept for the
  * next mount. */
 void log_redo_keep(struct core *c, uint64_t ino);

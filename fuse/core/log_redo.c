@@ -1,6 +1,7 @@
 /* Journals that dead mounts left behind (common/log_journal.h). What they have
  * of a log that no peer has any more is put into the blocks once more: a power
- * cut may have come when half of it was there. */
+ * cut may have come when half of it was there. And a recovery writes to one of
+ * them what it is going to apply, since then that may be so, too. */
 #include "fuse/core/log_recover.h"
 
 #include "common/crc32c.h"
@@ -8,8 +9,10 @@
 #include "common/log_journal.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #define READ_BYTES (1u << 20)
+#define WRITE_FLIGHT_MAX 16u
 
 struct log_redo {
 	struct log_redo *next;
@@ -20,6 +23,8 @@ struct log_redo {
 	struct log_redo_section *sections;
 	uint32_t count;
 	uint8_t *records;
+	struct log_journal_section *wrote; /* in the other slot */
+	uint32_t wrote_count;
 };
 
 /* ---- reading ---- */
@@ -138,10 +143,14 @@ static int slot_take(struct log_redo *d, struct slot *t)
 	for (uint32_t i = 0; i < d->count; i++) {
 		const struct log_journal_section *s = &t->s[i];
 
-		d->sections[i] = (struct log_redo_section){
+		struct log_redo_section *to = &d->sections[i];
+
+		*to = (struct log_redo_section){
 			.ino = s->ino, .epoch = s->epoch, .seq = s->seq,
 			.len = (uint32_t)s->len, .p = p,
 		};
+		if (log_rec_walk(p, 0, to->len, to->seq, NULL, NULL, &to->end))
+			return -EBADMSG;
 		p += s->len;
 	}
 	return 0;
@@ -197,6 +206,7 @@ static void redo_free(struct log_redo *d)
 		core_release(d->r.c, d->f);
 	free(d->sections);
 	free(d->records);
+	free(d->wrote);
 	free(d);
 }
 
@@ -240,19 +250,225 @@ int log_redo_load(struct core *c, uint64_t ino)
 const struct log_redo_section *log_redo_find(struct core *c, uint64_t ino,
 					     uint64_t epoch)
 {
+	const struct log_redo_section *best = NULL;
+
 	for (const struct log_redo *d = c->log->redo; d; d = d->next)
-		for (uint32_t i = 0; i < d->count; i++)
-			if (d->sections[i].ino == ino &&
-			    d->sections[i].epoch == epoch)
-				return &d->sections[i];
-	return NULL;
+		for (uint32_t i = 0; i < d->count; i++) {
+			const struct log_redo_section *s = &d->sections[i];
+
+			if (s->ino == ino && s->epoch == epoch &&
+			    (!best || s->end > best->end))
+				best = s;
+		}
+	return best;
+}
+
+/* ---- writing ---- */
+
+struct making {
+	struct waiting w;
+	uint64_t ino;
+};
+
+static void made(void *arg, int err, const struct meta_attr *a)
+{
+	struct making *m = arg;
+
+	if (!err)
+		m->ino = a->ino;
+	waiting_end(&m->w, err);
+}
+
+/* No dead mount has left one that can be written to. */
+static int redo_make(struct core *c, struct log_redo **ret)
+{
+	const struct core_create p = {
+		.parent = ROOT_INO,
+		.mode = S_IFREG | 0600,
+		.open_flags = O_RDWR,
+	};
+	struct log_redo *d = calloc(1, sizeof(*d));
+	struct making m = { .ino = 0 };
+	int err;
+
+	if (!d)
+		return -ENOMEM;
+	d->r.c = c;
+	waiting_init(&m.w);
+	waiting_begin(&m.w);
+	core_create_open(c, &p, &d->f, made, &m);
+	err = waiting_for(&m.w, 0);
+	waiting_fini(&m.w);
+	if (!err) {
+		core_forget(c, m.ino, 1); /* its handle keeps it */
+		err = recovery_set_journal(&d->r, m.ino);
+	}
+	if (err) {
+		redo_free(d);
+		return err;
+	}
+	core_lock(c);
+	d->f->in->orphan = false; /* redo_drop() */
+	core_unlock(c);
+	d->next = c->log->redo;
+	c->log->redo = d;
+	*ret = d;
+	return 0;
+}
+
+/* What one is to be written to: its newest slot stays. */
+static int redo_choose(struct core *c, struct log_redo **ret)
+{
+	struct log_redo *best = NULL;
+
+	for (struct log_redo *d = c->log->redo; d; d = d->next)
+		if (!d->kept && (!best || d->round > best->round))
+			best = d;
+	*ret = best;
+	return best ? 0 : redo_make(c, ret);
+}
+
+struct writing {
+	struct log_redo *d;
+	struct waiting w;
+	uint64_t off;
+	struct log_journal_head h;
+	struct log_journal_section *sections;
+};
+
+static void put(struct writing *wr, const uint8_t *p, size_t len)
+{
+	while (len > 0) {
+		size_t step = len < READ_BYTES ? len : READ_BYTES;
+		struct iovec iov = { (void *)(uintptr_t)p, step };
+
+		waiting_begin(&wr->w);
+		core_write(wr->d->r.c, wr->d->f, wr->off, &iov, 1, step, 0,
+			   waiting_cb, &wr->w);
+		(void)waiting_for(&wr->w, WRITE_FLIGHT_MAX);
+		wr->off += step;
+		p += step;
+		len -= step;
+	}
+}
+
+static void put_records(struct writing *wr, struct log_journal_section *s,
+			const uint8_t *p, uint32_t len)
+{
+	s->crc = crc32c(s->crc, p, len);
+	s->len += len;
+	wr->h.bytes += len;
+	put(wr, p, len);
+}
+
+static int put_section(struct writing *wr, const struct recovery *r)
+{
+	struct log_journal_section *s = &wr->sections[wr->h.count++];
+	const struct log_answer *an = &r->answers[r->from];
+
+	*s = (struct log_journal_section){
+		.ino = r->e.ino, .epoch = r->e.data_epoch,
+	};
+	if (r->section) {
+		s->seq = r->section->seq;
+		put_records(wr, s, r->section->p, r->section->len);
+		return 0;
+	}
+	for (uint32_t i = 0; i < an->region_count; i++) {
+		const uint8_t *p = r->bases[i] + LOG_DATA_OFF;
+		struct log_rec first;
+
+		if (an->regions[i].seq == 0)
+			continue;
+		(void)log_rec_peek(p, &first);
+		if (s->seq == 0)
+			s->seq = first.seq;
+		put_records(wr, s, p, an->regions[i].end - LOG_DATA_OFF);
+	}
+	return s->len > UINT32_MAX ? -EFBIG : 0;
+}
+
+static bool has_records(const struct recovery *r)
+{
+	const struct log_answer *an = &r->answers[r->from];
+
+	if (r->err)
+		return false;
+	if (r->section)
+		return true;
+	for (uint32_t i = 0; !r->back && i < an->region_count; i++)
+		if (an->regions[i].seq)
+			return true;
+	return false;
+}
+
+static int redo_write(struct writing *wr, const struct recovery *list,
+		      uint32_t count)
+{
+	struct log_redo *d = wr->d;
+	size_t front_len = log_journal_front(count);
+	uint8_t *front = malloc(front_len);
+	int err = 0, late;
+	uint64_t slot;
+
+	if (!front)
+		return -ENOMEM;
+	wr->h.cluster_id = d->r.c->opt.conf->cluster_id;
+	wr->h.round = d->round + 1;
+	slot = wr->h.round % LOG_JOURNAL_SLOT_COUNT * LOG_JOURNAL_SLOT;
+	wr->off = slot + front_len;
+	for (const struct recovery *r = list; r && !err; r = r->next)
+		if (has_records(r))
+			err = put_section(wr, r);
+	if (!err) {
+		log_journal_encode(&wr->h, wr->sections, front);
+		wr->off = slot;
+		put(wr, front, front_len);
+	}
+	late = waiting_for(&wr->w, 0);
+	free(front);
+	if (err || late)
+		return err ? err : late;
+	waiting_begin(&wr->w);
+	core_fsync(d->r.c, d->r.e.ino, true, waiting_cb, &wr->w);
+	return waiting_for(&wr->w, 0);
+}
+
+int log_redo_write(struct core *c, const struct recovery *list)
+{
+	struct writing wr = { .off = 0 };
+	uint32_t count = 0;
+	int err;
+
+	for (const struct recovery *r = list; r; r = r->next)
+		count += has_records(r);
+	if (count == 0)
+		return 0;
+	wr.sections = calloc(count, sizeof(*wr.sections));
+	if (!wr.sections)
+		return -ENOMEM;
+	err = redo_choose(c, &wr.d);
+	if (!err) {
+		waiting_init(&wr.w);
+		err = redo_write(&wr, list, count);
+		waiting_fini(&wr.w);
+		/* Also with an error it may be there. */
+		wr.d->wrote = wr.sections;
+		wr.d->wrote_count = wr.h.count;
+	} else {
+		free(wr.sections);
+	}
+	return err;
 }
 
 void log_redo_keep(struct core *c, uint64_t ino)
 {
-	for (struct log_redo *d = c->log->redo; d; d = d->next)
+	for (struct log_redo *d = c->log->redo; d; d = d->next) {
 		for (uint32_t i = 0; i < d->count; i++)
 			d->kept |= d->sections[i].ino == ino;
+		for (uint32_t i = 0; i < d->wrote_count; i++)
+			d->kept |= d->wrote[i].ino == ino;
+	}
 }
 
 /* Its entry goes, and with the handle the file. */

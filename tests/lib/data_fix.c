@@ -45,7 +45,7 @@ static uint64_t on_end(void *arg, uint64_t ino, uint64_t *units)
 static void logds_new(struct dfix *d, const struct dfix_options *o)
 {
 	static const char *const domains[DFIX_LOGDS_MAX] = { "a", "b", "c", "d",
-							     "e" };
+							     "e", "f" };
 
 	assert_true(o->logd_count <= DFIX_LOGDS_MAX);
 	d->logd_count = o->logd_count;

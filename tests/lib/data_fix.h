@@ -9,7 +9,7 @@
 #include "tests/lib/mini_logd.h"
 
 #define DFIX_BLOCKDS 3u
-#define DFIX_LOGDS_MAX 5u
+#define DFIX_LOGDS_MAX 6u
 #define DBLOCK (1u << BLOCK_LOG2_DEFAULT)
 
 struct dfix {

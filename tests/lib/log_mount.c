@@ -135,7 +135,7 @@ struct core_file *lm_open(struct lmount *m, uint64_t dir, const char *name)
 void lm_tell(struct lmount *m, uint32_t i, bool there)
 {
 	static const char *const domains[DFIX_LOGDS_MAX] = { "a", "b", "c", "d",
-							     "e" };
+							     "e", "f" };
 	struct mini_logd *l = m->d->l[i];
 
 	mini_metad_logd(m->d->f.m, &(struct mini_metad_logd){

@@ -345,6 +345,88 @@ static void test_it_is_done_again_twice(void **state)
 	scene_end(&s);
 }
 
+/* Logs that peers have are recovered one after the other: the first one is in
+ * the blocks, the other one cannot be put there, and the power goes with what
+ * its peers had. */
+static void cut_between_recoveries(struct log_scene *s)
+{
+	uint64_t drops;
+	pthread_t t;
+	void *err;
+
+	scene_write(s, 200);
+	lm_kill(s->m);
+	drops = mini_metad_executed(s->m->d->f.m, WIRE_OP_META_LOG_DROP);
+	mini_metad_hold_replies(s->m->d->f.m, WIRE_OP_META_LOG_DROP, true);
+	s->m->d->f.c = dfix_core_new(s->m->d);
+	assert_int_equal(pthread_create(&t, NULL, start_thread, s), 0);
+	wait_until(mini_metad_executed(s->m->d->f.m, WIRE_OP_META_LOG_DROP) >
+		   drops);
+	d_fail(s->m->d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	mini_metad_hold_replies(s->m->d->f.m, WIRE_OP_META_LOG_DROP, false);
+	pthread_join(t, &err);
+	assert_int_equal((intptr_t)err, 0);
+	assert_int_equal(lm_count(s->m, lost), 1);
+	d_fail(s->m->d, WIRE_OP_BLK_WRITE, 0, 0);
+	scene_power_cut(s);
+	assert_int_equal(lm_count(s->m, redone), 1);
+	scene_check(s, 200);
+	scene_end(s);
+}
+
+static void test_power_is_lost_between_two_recoveries(void **state)
+{
+	struct log_scene s = scene_begun();
+
+	(void)state;
+	cut_between_recoveries(&s);
+}
+
+static void test_the_same_with_logs_that_no_journal_had(void **state)
+{
+	struct log_scene s = { .m = lm_new(NULL, "destage=interval") };
+
+	(void)state;
+	s.f[0] = lm_create(s.m, "f0");
+	s.f[1] = lm_create(s.m, "f1");
+	d_close(s.m->d, d_create(s.m->d, "g"));
+	assert_int_equal(d_sync(s.m->d), 0);
+	cut_between_recoveries(&s);
+}
+
+/* Not all power was lost: the other log is newer, so this one is lost. */
+static void test_a_log_does_not_go_back_alone(void **state)
+{
+	const struct dfix_options six = { .logd_count = 6 };
+	struct lmount *m = lm_new(&six, "destage=interval");
+	struct core_file *f[2];
+	uint8_t b[SCENE_LEN];
+
+	(void)state;
+	for (uint32_t k = 0; k < 2; k++) {
+		char name[] = { 'f', (char)('0' + k), 0 };
+
+		for (uint32_t i = 0; i < 6; i++)
+			lm_tell(m, i, i / 3 == k);
+		f[k] = lm_create(m, name);
+		assert_int_equal(lm_write(m, f[k], 0, SCENE_LEN, k), 0);
+		wait_until(lm_have(m, core_file_ino(f[k]), 1) == 3);
+	}
+	lm_kill(m);
+	for (uint32_t i = 3; i < 6; i++)
+		mini_logd_restart(m->d->l[i]);
+	assert_int_equal(lm_start(m), 0);
+	assert_int_equal(lm_count(m, went_back), 0);
+	assert_int_equal(lm_count(m, lost), 1);
+	f[0] = lm_open(m, m->dir, "f0");
+	f[1] = lm_open(m, m->dir, "f1");
+	lm_check(m, f[0], 0, SCENE_LEN, 0);
+	assert_int_equal(d_read(m->d, f[1], 0, b, sizeof(b)), -EIO);
+	d_close(m->d, f[0]);
+	d_close(m->d, f[1]);
+	lm_free(m);
+}
+
 /* What could not be put into the blocks is not forgotten. */
 static void test_a_recovery_that_fails_leaves_the_journal(void **state)
 {
@@ -391,6 +473,9 @@ int main(void)
 		cmocka_unit_test(test_an_unmount_leaves_no_journal),
 		cmocka_unit_test(test_the_next_mount_leaves_no_journal),
 		cmocka_unit_test(test_it_is_done_again_twice),
+		cmocka_unit_test(test_power_is_lost_between_two_recoveries),
+		cmocka_unit_test(test_the_same_with_logs_that_no_journal_had),
+		cmocka_unit_test(test_a_log_does_not_go_back_alone),
 		cmocka_unit_test(test_a_recovery_that_fails_leaves_the_journal),
 	};
 
