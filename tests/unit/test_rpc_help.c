@@ -68,6 +68,17 @@ static void a_caller_that_helps_hears_its_answer(void **state)
 	assert_int_equal(rpc_fix_stats(x).help_hits, 20);
 }
 
+/* Its core may be taken away from it meanwhile. */
+static void an_answer_that_is_there_is_in_time(void **state)
+{
+	struct rpc_fix *x = *state;
+
+	rpc_set_spin(x->net, 1);
+	for (uint64_t i = 1; i <= 200; i++)
+		helped_call(x, i);
+	assert_int_equal(rpc_fix_stats(x).help_hits, 200);
+}
+
 static void without_one_the_loop_hears_it(void **state)
 {
 	struct rpc_fix *x = *state;
@@ -218,6 +229,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		t(a_caller_that_helps_hears_its_answer),
+		t(an_answer_that_is_there_is_in_time),
 		t(without_one_the_loop_hears_it),
 		t(a_sender_does_not_wait_for_a_callback),
 		t(one_that_waits_too_long_leaves_it_to_the_loop),
