@@ -95,6 +95,29 @@ for round in 1 2 3 4; do
 	cmp "$MNT/l/a.log" "$T/local/a.log" || fail "lost, seed $((seed + round))"
 	rm "$MNT/l/a.log" "$T/local/a.log"
 done
+echo "# a handle from before it was a log file"
+python3 - "$MNT" <<'P' || fail "two handles"
+import os, sys
+top = sys.argv[1]
+a = os.open(top + "/o/x", os.O_RDWR | os.O_CREAT, 0o644)
+os.pwrite(a, b"old" * 2000, 0)
+assert os.pread(a, 6000, 0) == b"old" * 2000 # the kernel has it
+os.rename(top + "/o/x", top + "/l/x.log")
+b = os.open(top + "/l/x.log", os.O_RDWR)
+assert os.pread(b, 6, 0) == b"oldold"
+os.pwrite(b, b"new" * 2000, 0)
+assert os.pread(a, 6, 0) == b"newnew"
+os.pwrite(a, b"AAA", 0)
+assert os.pread(b, 6, 0) == b"AAAnew"
+os.pwrite(b, b"BBB", 3)
+os.pwrite(a, b"CCC", 6000)
+os.fsync(a)
+P
+crash mount
+cluster_up
+[ "$(head -c 9 "$MNT/l/x.log")$(tail -c 6 "$MNT/l/x.log")" = AAABBBnewnewCCC ] ||
+	fail "lost: written through a handle from before"
+rm "$MNT/l/x.log"
 echo other >"$MNT/l/other.txt"
 before=$(log_counter opened)
 echo other >>"$MNT/l/other.txt"
