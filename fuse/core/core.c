@@ -219,6 +219,9 @@ int core_stop(struct core *c, uint64_t timeout_ms)
 
 	if (!meta_session(c))
 		return 0;
+	/* What follows a log that has no room in the blocks does not wait for
+	 * it any more: the peers have it for the next mount. */
+	log_stop_begin(c);
 	err = core_call_wait(c, core_sync_all, deadline);
 	err2 = core_call_wait(c, log_stop, deadline);
 	err = err ? err : err2;

@@ -104,6 +104,9 @@ int recovery_apply(struct recovery *r)
 	core_open(r->c, r->e.ino, O_RDWR, &a.f, waiting_cb, &a.w);
 	err = waiting_for(&a.w, 0);
 	if (!err) {
+		core_lock(r->c);
+		a.ctime_ns = a.f->in->attr.ctime_ns;
+		core_unlock(r->c);
 		err = s ? log_rec_walk(s->p, 0, s->len, s->seq, apply, &a,
 				       NULL) :
 			  apply_regions(r, &a);

@@ -184,12 +184,18 @@ void log_stop_maybe(struct core *c)
 	core_defer(c, &l->stop_tell);
 }
 
+void log_stop_begin(struct core *c)
+{
+	core_lock(c);
+	c->log->stopping = true;
+	core_unlock(c);
+}
+
 void log_stop(struct core *c, core_cb cb, void *arg)
 {
 	struct log_client *l = c->log;
 
 	core_lock(c);
-	l->stopping = true;
 	l->stopped = cb;
 	l->stopped_arg = arg;
 	log_stop_maybe(c);

@@ -352,8 +352,10 @@ static void round_late(struct core *c)
 {
 	struct log_client *l = c->log;
 
+	/* Those do not become this round's: they follow what it has not. */
+	if (!l->held && !l->order_waiters)
+		next_takes(l);
 	held_go(c, true);
-	next_takes(l);
 	l->round_ms = core_now_ms();
 }
 

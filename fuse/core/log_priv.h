@@ -257,6 +257,7 @@ struct log_client {
 	struct log_journal jour;
 	struct log_redo *redo; /* log_redo.c; while the mount begins */
 	bool redo_blind; /* one of them cannot be read */
+	bool redo_alive; /* a peer had something: not all power was lost */
 	struct wb_io *failed; /* frames that a soft mount gives up */
 	struct core_deferred failed_def;
 	struct {
@@ -276,7 +277,9 @@ void log_client_free(struct log_client *l);
 /* JSON member for the status; the first LOG_STATUS_MAX logs. */
 #define LOG_STATUS_MAX 64u
 void log_status(struct core *c, FILE *out);
-/* Destages and ends all logs, then @cb(0). */
+/* A log that cannot be destaged ends from now on, for the next mount. */
+void log_stop_begin(struct core *c);
+/* Behind it: destages and ends all logs, then @cb(0). */
 void log_stop(struct core *c, core_cb cb, void *arg);
 /* The session is dead. Lock held. */
 void log_fence(struct core *c);

@@ -266,6 +266,15 @@ static bool all_lost(const struct recovery *r)
 	return true;
 }
 
+/* Was power lost everywhere? */
+static void note_alive(const struct recovery *r)
+{
+	for (uint32_t i = 0; i < r->count; i++)
+		if (r->answers[i].state == LOG_ANSWER_CONFIRMED &&
+		    r->answers[i].seq > 0)
+			r->c->log->redo_alive = true;
+}
+
 /* Whose it is, and what it has. */
 static int recover_read(struct recovery *r, uint64_t deadline_ms)
 {
@@ -274,6 +283,7 @@ static int recover_read(struct recovery *r, uint64_t deadline_ms)
 	if (err)
 		return err;
 	settled = settle(r, deadline_ms, &r->from);
+	note_alive(r);
 	/* These are metad's words for a log that is not ours to recover. */
 	if (settled == -ENOENT || settled == -EBUSY)
 		settled = -EREMOTEIO;
@@ -410,28 +420,21 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	return 0;
 }
 
-/* Their memory was not lost with that of all others. */
-static bool any_has_records(const struct recovery *r)
-{
-	for (; r; r = r->next)
-		for (uint32_t i = 0; !r->back && i < r->base_count; i++)
-			if (r->bases[i])
-				return true;
-	return false;
-}
-
 /* Those that the blocks follow in order: all at one moment. With @err they are
  * only freed. */
 static int recover_ordered(struct core *c, struct recovery *list, int err)
 {
-	bool torn = any_has_records(list);
 	struct recovery *r, *next;
 	int failed = 0;
 
-	/* To go back alone would leave what was written after it. */
-	for (r = list; r && !err; r = r->next)
-		if (r->back)
-			r->err = torn ? -EIO : go_back(r);
+	for (r = list; r && !err; r = r->next) {
+		if (!r->back)
+			continue;
+		/* To go back alone would leave what was written after it. */
+		r->err = c->log->redo_alive ? -EIO : go_back(r);
+		if (c->log->redo_alive)
+			log_redo_keep(c, r->e.ino);
+	}
 	if (list && !err)
 		failed = log_redo_write(c, list);
 	if (failed)

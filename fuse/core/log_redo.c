@@ -9,6 +9,7 @@
 #include "common/log_journal.h"
 
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <sys/stat.h>
 
 #define READ_BYTES (1u << 20)
@@ -256,8 +257,11 @@ const struct log_redo_section *log_redo_find(struct core *c, uint64_t ino,
 		for (uint32_t i = 0; i < d->count; i++) {
 			const struct log_redo_section *s = &d->sections[i];
 
+			/* A recovery's begins with all that peers had, and it
+			 * may have put the first of that in place. */
 			if (s->ino == ino && s->epoch == epoch &&
-			    (!best || s->end > best->end))
+			    (!best || s->seq < best->seq ||
+			     (s->seq == best->seq && s->end > best->end)))
 				best = s;
 		}
 	return best;
@@ -434,6 +438,20 @@ static int redo_write(struct writing *wr, const struct recovery *list,
 	return waiting_for(&wr->w, 0);
 }
 
+/* What could not be written takes no room from what is applied now. */
+static void redo_unwrite(struct writing *wr)
+{
+	struct log_redo *d = wr->d;
+	uint64_t slot = wr->h.round % LOG_JOURNAL_SLOT_COUNT * LOG_JOURNAL_SLOT;
+
+	wr->w.err = 0;
+	waiting_begin(&wr->w);
+	core_fallocate(d->r.c, d->r.e.ino,
+		       FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, slot,
+		       LOG_JOURNAL_SLOT, false, waiting_cb, &wr->w);
+	(void)waiting_for(&wr->w, 0);
+}
+
 int log_redo_write(struct core *c, const struct recovery *list)
 {
 	struct writing wr = { .off = 0 };
@@ -451,14 +469,17 @@ int log_redo_write(struct core *c, const struct recovery *list)
 	if (!err) {
 		waiting_init(&wr.w);
 		err = redo_write(&wr, list, count);
+		if (err)
+			redo_unwrite(&wr);
 		waiting_fini(&wr.w);
-		/* Also with an error it may be there. */
-		wr.d->wrote = wr.sections;
-		wr.d->wrote_count = wr.h.count;
-	} else {
-		free(wr.sections);
 	}
-	return err;
+	if (err) {
+		free(wr.sections);
+		return err;
+	}
+	wr.d->wrote = wr.sections;
+	wr.d->wrote_count = count;
+	return 0;
 }
 
 void log_redo_keep(struct core *c, uint64_t ino)

@@ -27,6 +27,8 @@ static void log_trim(struct log_file *lf)
  * next one to recover. Writers that have no other way are told. */
 static void destage_failed(struct log_file *lf, int err)
 {
+	uint64_t waiting_ms = lf->waiting_ms;
+
 	diag_warn("log", "event=destage_failed ino=%llu error=\"%s\"",
 		  (unsigned long long)lf->in->ino, strerror(-err));
 	if (err == -ENOMEM) {
@@ -44,6 +46,8 @@ static void destage_failed(struct log_file *lf, int err)
 	if (lf->giving_up)
 		log_settle(lf, UINT64_MAX, err);
 	log_wake(lf);
+	if (lf->waiters)
+		lf->waiting_ms = waiting_ms;
 }
 
 static void destaged(void *arg, int err)

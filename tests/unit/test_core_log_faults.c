@@ -99,6 +99,63 @@ static void test_a_cut_that_came_late_is_carried_out(void **state)
 	scene_end(&s);
 }
 
+/* ---- rounds ---- */
+
+/* What a soft mount gives up is of the round that hangs: what came later and
+ * follows a later log write does not go with it when it goes on. */
+static void test_a_late_round_takes_nothing_of_the_next(void **state)
+{
+	const struct dfix_options soft = { .logd_count = 3,
+					   .timeout_ms = 400 };
+	struct log_scene s = { .m = lm_new(&soft, "destage=interval") };
+	struct fix_call *k, *l;
+
+	(void)state;
+	s.f[0] = lm_create(s.m, "f0");
+	s.f[1] = lm_create(s.m, "f1");
+	s.g = d_create(s.m->d, "g");
+	assert_int_equal(d_sync(s.m->d), 0);
+	assert_int_equal(lm_write(s.m, s.f[0], 0, SCENE_LEN, 1), 0);
+	mini_metad_hold_replies(s.m->d->f.m, WIRE_OP_META_LOG_SET, true);
+	l = op_unlink_start(&s.m->d->f, ROOT_INO, "none", false);
+	wait_until(scene_log(s.m, round) == LOG_ROUND_JOURNAL);
+	assert_int_equal(lm_write(s.m, s.f[0], SCENE_LEN, SCENE_LEN, 2), 0);
+	k = scene_page_start(&s, 3);
+	assert_int_equal(fix_call_end(l, NULL), -ETIMEDOUT);
+	mini_metad_hold_replies(s.m->d->f.m, WIRE_OP_META_LOG_SET, false);
+	if (fix_call_end(k, NULL) == 0) {
+		lm_power_cut(s.m);
+		assert_int_equal(lm_start(s.m), 0);
+		scene_open(&s);
+		lm_check(s.m, s.g, 0, SCENE_LEN, 3);
+		lm_check(s.m, s.f[0], SCENE_LEN, SCENE_LEN, 2);
+	}
+	scene_end(&s);
+}
+
+/* The peers have the log: it is the next mount's. */
+static void test_an_unmount_ends_though_a_log_has_no_room(void **state)
+{
+	struct log_scene s = scene_begun();
+	uint64_t began;
+
+	(void)state;
+	d_fail(s.m->d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	assert_int_equal(lm_write(s.m, s.f[0], 0, SCENE_LEN, 7), 0);
+	assert_int_equal(lm_write(s.m, s.g, 0, SCENE_LEN, 8), 0);
+	d_close(s.m->d, s.f[0]);
+	d_close(s.m->d, s.f[1]);
+	d_close(s.m->d, s.g);
+	began = core_now_ms();
+	(void)core_stop(s.m->d->f.c, WAIT_MS);
+	assert_true(core_now_ms() - began < WAIT_MS / 2);
+	d_fail(s.m->d, 0, 0, 0);
+	lm_remount(s.m);
+	scene_open(&s);
+	lm_check(s.m, s.f[0], 0, SCENE_LEN, 7);
+	scene_end(&s);
+}
+
 /* ---- rounds without a journal ---- */
 
 /* A page of which the log record is nowhere on disk. */
@@ -169,6 +226,8 @@ int main(void)
 		cmocka_unit_test(test_holes_that_grow_a_file_fill_regions),
 		cmocka_unit_test(test_a_cut_that_the_log_cannot_have_fails),
 		cmocka_unit_test(test_a_cut_that_came_late_is_carried_out),
+		cmocka_unit_test(test_a_late_round_takes_nothing_of_the_next),
+		cmocka_unit_test(test_an_unmount_ends_though_a_log_has_no_room),
 		cmocka_unit_test(test_a_page_waits_for_a_log_that_has_no_room),
 		cmocka_unit_test(
 			test_a_journal_is_wanted_when_the_old_one_goes),
