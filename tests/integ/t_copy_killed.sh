@@ -82,7 +82,9 @@ python3 - "$MNT" <<'PY'
 import os, sys
 for i in range(48):
     open(f"{sys.argv[1]}/x{i}", "w").close()
-    os.setxattr(f"{sys.argv[1]}/x{i}", "user.x", os.urandom(60000))
+    # Nothing that looks like a name: in_copy() looks for those.
+    os.setxattr(f"{sys.argv[1]}/x{i}", "user.x",
+                os.urandom(30000).hex().encode())
 PY
 python3 "$T/work" "$MNT/d" 1 20
 until_ok
