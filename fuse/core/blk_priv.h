@@ -203,6 +203,8 @@ void wb_stamp(struct core *c, struct wb_send *s, bool sync);
 void wb_send_chain(struct core *c, struct wb_io *head);
 /* The same for one that cannot be sent. Without the lock. */
 void wb_send_failed(struct wb_io *head, int err);
+/* One that was not sent is dirty again. Lock held, inode pinned. */
+void wb_send_back(struct core *c, struct wb_io *io);
 /* The daemon has another boot id: takes back what it has not synced. */
 void wb_boot_changed(struct core *c, struct blk_dev *d);
 /* A daemon says that the inode has @delta more units. */

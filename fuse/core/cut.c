@@ -511,6 +511,7 @@ static void cut_begin(struct cut_op *o)
 	dlist_add(&o->c->blk->cuts, &o->node);
 	if (!o->ahead)
 		o->size_now = in->attr.size;
+	log_order_send_back(o->c, in);
 	if (!in->wb || in->wb->buf.flight_count == 0) {
 		cut_send(o);
 		return;

@@ -486,6 +486,7 @@ void wb_inode_discard(struct core *c, struct core_inode *in)
 	if (!in->wb)
 		return;
 	inode_pin(in);
+	log_order_send_back(c, in);
 	/* Frames in flight are waited for: a daemon may still apply them. */
 	dlist_for(l, save, &in->wb->buf.ios) {
 		struct wb_io *io = wb_io_of(l);

@@ -462,6 +462,31 @@ bool log_order_holds(const struct core *c, const struct core_inode *in)
 	       has_frame_of(c->log->held_next, in);
 }
 
+/* Returns the end of what is left of the list. */
+static struct wb_io **send_back(struct core *c, struct wb_io **at,
+				const struct core_inode *in)
+{
+	while (*at) {
+		struct wb_io *io = *at;
+
+		if (io->in != in) {
+			at = &io->chain;
+			continue;
+		}
+		*at = io->chain;
+		wb_send_back(c, io);
+	}
+	return at;
+}
+
+void log_order_send_back(struct core *c, const struct core_inode *in)
+{
+	struct log_client *l = c->log;
+
+	(void)send_back(c, &l->held, in);
+	l->held_tail = send_back(c, &l->held_next, in);
+}
+
 bool log_order_wait(struct core *c, struct core_waiter *w)
 {
 	struct log_client *l = c->log;

@@ -436,6 +436,8 @@ void log_order_written(struct core *c, int err);
 void log_order_tick(struct core *c);
 /* Are frames of @in held back? */
 bool log_order_holds(const struct core *c, const struct core_inode *in);
+/* They are dirty again: content of it is taken away. */
+void log_order_send_back(struct core *c, const struct core_inode *in);
 /* The mount goes: who waits is told. */
 void log_order_cancel(struct core *c);
 /* What the round may have waited for is over: a cut, frames in flight. */

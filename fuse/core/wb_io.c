@@ -479,6 +479,13 @@ static void redirty(struct core *c, struct wb_io *io)
 	wb_dirtied(c, in);
 }
 
+void wb_send_back(struct core *c, struct wb_io *io)
+{
+	io->dev->flight--;
+	io->dev->flight_bytes -= io->data_len;
+	redirty(c, io);
+}
+
 struct stale_io {
 	struct core *c;
 	struct core_inode *in; /* pinned */

@@ -184,6 +184,27 @@ static void test_a_page_waits_for_a_log_that_has_no_room(void **state)
 	scene_end(&s);
 }
 
+/* To make room of the file itself. */
+static void test_a_page_that_waits_can_be_cut(void **state)
+{
+	struct log_scene s = scene_begun();
+	struct fix_call *k;
+
+	(void)state;
+	d_fail(s.m->d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	assert_int_equal(lm_write(s.m, s.f[0], 0, SCENE_LEN, 7), 0);
+	k = scene_page_start(&s, 8);
+	wait_until(lm_field(s.m, s.f[0], destage_err) != 0);
+	assert_false(fix_call_wait(k, NOT_MS));
+	assert_int_equal(d_truncate(s.m->d, s.g, 0), 0);
+	wait_until(fix_call_wait(k, 0));
+	assert_int_equal(fix_call_end(k, NULL), 0);
+	d_fail(s.m->d, 0, 0, 0);
+	scene_page(&s, 9);
+	lm_check_durable(s.m, s.g, 0, SCENE_LEN, 9);
+	scene_end(&s);
+}
+
 /* The journal's file is let go of, and the next one wanted, in one step. */
 static void test_a_journal_is_wanted_when_the_old_one_goes(void **state)
 {
@@ -229,6 +250,7 @@ int main(void)
 		cmocka_unit_test(test_a_late_round_takes_nothing_of_the_next),
 		cmocka_unit_test(test_an_unmount_ends_though_a_log_has_no_room),
 		cmocka_unit_test(test_a_page_waits_for_a_log_that_has_no_room),
+		cmocka_unit_test(test_a_page_that_waits_can_be_cut),
 		cmocka_unit_test(
 			test_a_journal_is_wanted_when_the_old_one_goes),
 	};
