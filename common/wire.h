@@ -99,6 +99,7 @@ enum wire_op {
 	WIRE_OP_META_LOG_SET = 170,
 	WIRE_OP_META_LOG_RAISE = 171,
 	WIRE_OP_META_LOG_DROP = 172,
+	WIRE_OP_META_LOG_LOSE = 173,
 
 	/* commands only metad itself proposes; refused from the network */
 	WIRE_OP_SM_SESSION_OPEN = 192,

@@ -302,18 +302,21 @@ WIRE_MESSAGE(meta_heartbeat, META_HEARTBEAT_FIELDS);
  *	@peers       meta_log_peer, one after the other, LOG_PEER_COUNT_MAX at
  *	             most; one with another boot id has lost it all; none: the
  *	             file is no log file but a journal
+ *	@flags       META_LOG_LIVE: @session is; META_LOG_LOST: see LOSE
  * A journal is a mount's own file: an orphan of the entry's session that does
  * not go with the session but stays, as nobody's, until another one raises the
  * entry and has it as its orphan. */
 #define META_LOG_PEER_FIELDS(F) F(u32, id) F(u64, boot_id)
 WIRE_MESSAGE(meta_log_peer, META_LOG_PEER_FIELDS);
+#define META_LOG_LIVE 0x1u
+#define META_LOG_LOST 0x2u
 #define META_LOG_ENTRY_FIELDS(F)                                              \
 	F(u64, ino)                                                           \
 	F(u64, epoch)                                                         \
 	F(u64, data_epoch)                                                    \
 	F(u32, version)                                                       \
 	F(u64, session)                                                       \
-	F(u8, live) /* the session is */                                      \
+	F(u8, flags)                                                          \
 	F(blob, peers)
 WIRE_MESSAGE(meta_log_entry, META_LOG_ENTRY_FIELDS);
 
@@ -337,7 +340,11 @@ WIRE_MESSAGE(meta_log_set, META_LOG_SET_FIELDS);
  * session. reply: meta_log_entry, when it is durable.
  * DROP (mutation): all of it is in the blocks, durably. -ESTALE: another epoch
  * or owner; no entry is no error; a journal goes when its orphan is returned.
- * reply: rhdr, when it is durable */
+ * reply: rhdr, when it is durable
+ * LOSE (mutation; meta_log_drop): all its peers have lost it, and the file must
+ * not be served as it was before, as long as the entry is there: what others
+ * wrote since then is. -ESTALE: no entry, another epoch or owner; -EINVAL: a
+ * journal. reply: meta_log_entry, when it is durable */
 #define META_LOG_DROP_FIELDS(F) F(u64, ino) F(u64, epoch)
 WIRE_MESSAGE(meta_log_drop, META_LOG_DROP_FIELDS);
 /* LIST (query): entries after @ino, by ino; @session 0: of all; @count_max,

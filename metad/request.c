@@ -328,7 +328,8 @@ static bool no_room_for(const struct request *q)
 static bool is_told_late(uint16_t op)
 {
 	return op == WIRE_OP_META_CUT || op == WIRE_OP_META_LOG_SET ||
-	       op == WIRE_OP_META_LOG_RAISE || op == WIRE_OP_META_LOG_DROP;
+	       op == WIRE_OP_META_LOG_RAISE || op == WIRE_OP_META_LOG_DROP ||
+	       op == WIRE_OP_META_LOG_LOSE;
 }
 
 static void run_mutation(struct request *q)
@@ -432,6 +433,7 @@ static const struct op_info {
 	{ WIRE_OP_META_LOG_SET, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_LOG_RAISE, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_LOG_DROP, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_LOG_LOSE, CLIENT, true, run_mutation },
 };
 
 static const struct op_info *op_find(uint16_t op)

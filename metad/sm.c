@@ -80,6 +80,8 @@ static const struct sm_op ops[OP_COUNT] = {
 			       sm_run_log_raise },
 	AT(META_LOG_DROP) = { OP_MUTATION, false, USUAL_CHANGES,
 			      sm_check_log_drop, sm_run_log_drop },
+	AT(META_LOG_LOSE) = { OP_MUTATION, false, USUAL_CHANGES,
+			      sm_check_log_drop, sm_run_log_lose },
 
 	AT(SM_SESSION_OPEN) = { OP_INTERNAL, false,
 				SM_MAP_CHANGES + USUAL_CHANGES,

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #define PEER_SIZE 12u
+/* in an entry's value, above its version */
+#define LOST ((uint64_t)1 << 32)
 
 static bool peer_listed(const struct sm_log *l, uint32_t id, uint64_t boot_id)
 {
@@ -53,8 +55,9 @@ bool sm_log_decode(struct sm_log *l, uint64_t ino, struct wire_in *val)
 	l->data_epoch = sm_get_varint(val);
 	version = sm_get_varint(val);
 	l->version = (uint32_t)version;
+	l->lost = version & LOST;
 	l->session = sm_get_varint(val);
-	return !val->bad && version <= UINT32_MAX && ino != 0 &&
+	return !val->bad && version <= (LOST | UINT32_MAX) && ino != 0 &&
 	       l->data_epoch != 0 && l->data_epoch <= l->epoch &&
 	       l->session != 0 && peers_decode(val, l);
 }
@@ -70,7 +73,7 @@ static void log_put(struct sm *sm, const struct sm_log *l)
 	wire_out_init(&o, buf, sizeof(buf));
 	sm_put_varint(&o, l->epoch);
 	sm_put_varint(&o, l->data_epoch);
-	sm_put_varint(&o, l->version);
+	sm_put_varint(&o, l->version | (l->lost ? LOST : 0));
 	sm_put_varint(&o, l->session);
 	wire_put_raw(&o, list.p, list.len);
 	sm_put(sm, &k, &o);
@@ -102,7 +105,9 @@ static void put_entry(struct sm_ctx *x, const struct sm_log *l,
 		.data_epoch = l->data_epoch,
 		.version = l->version,
 		.session = l->session,
-		.live = cmap_session_live(x->sm->map, l->session),
+		.flags = (cmap_session_live(x->sm->map, l->session) ?
+				  META_LOG_LIVE : 0) |
+			 (l->lost ? META_LOG_LOST : 0),
 		.peers = peers_encode(l, peers),
 	};
 
@@ -172,6 +177,7 @@ static int log_make(struct sm_ctx *x, struct sm_log *l)
 	l->epoch = l->data_epoch = ++sm->g.log_epoch;
 	l->version = 1;
 	l->session = x->session;
+	l->lost = false;
 	sm->g.log_count++;
 	return 0;
 }
@@ -195,6 +201,7 @@ static int log_change(struct sm_ctx *x, const struct meta_log_set *q,
 	l->data_epoch = was.data_epoch;
 	l->version = was.version + 1;
 	l->session = was.session;
+	l->lost = was.lost;
 	return 0;
 }
 
@@ -265,6 +272,25 @@ int sm_run_log_drop(struct sm_ctx *x, const void *body, size_t len)
 	if (l.epoch != q.epoch || l.session != x->session)
 		return -ESTALE;
 	sm_log_forget(x->sm, q.ino);
+	return 0;
+}
+
+int sm_run_log_lose(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct meta_log_drop q;
+	struct sm_log l;
+	int err = meta_log_drop_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	if (!sm_log_find(x->sm, q.ino, &l) || l.epoch != q.epoch ||
+	    l.session != x->session)
+		return -ESTALE;
+	if (l.peer_count == 0)
+		return -EINVAL;
+	l.lost = true;
+	log_put(x->sm, &l);
+	put_entry(x, &l, &x->out);
 	return 0;
 }
 

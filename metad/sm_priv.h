@@ -298,6 +298,7 @@ void sm_log_forget(struct sm *sm, uint64_t ino);
 int sm_run_log_set(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_log_raise(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_log_drop(struct sm_ctx *x, const void *body, size_t len);
+int sm_run_log_lose(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_log_list(struct sm_ctx *x, const void *body, size_t len);
 int sm_check_log_set(const void *body, size_t len);
 int sm_check_log_drop(const void *body, size_t len);

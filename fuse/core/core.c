@@ -33,6 +33,16 @@ void core_unlock(struct core *c)
 	}
 }
 
+void core_waiters_run(struct core_waiter *w, int err)
+{
+	while (w) {
+		struct core_waiter *next = w->next;
+
+		w->fn(w, err);
+		w = next;
+	}
+}
+
 void core_defer(struct core *c, struct core_deferred *d)
 {
 	d->next = NULL;

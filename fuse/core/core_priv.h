@@ -43,6 +43,8 @@ struct core_waiter {
 	struct core *c; /* for fn's own use */
 	uint64_t seq, due_ms; /* private to meta_durable() */
 };
+/* All of a list that is nobody's any more; each may wait again. */
+void core_waiters_run(struct core_waiter *w, int err);
 
 struct core_inode {
 	uint64_t ino;

@@ -71,12 +71,7 @@ static void cut_leave(struct core *c, struct core_inode *in)
 	in->cut_applied = false;
 	in->cut_waiters = NULL;
 	/* Who finds another cut begun waits again, in the same order. */
-	while (w) {
-		struct core_waiter *next = w->next;
-
-		w->fn(w, 0);
-		w = next;
-	}
+	core_waiters_run(w, 0);
 	if (in->wb) {
 		in->wb->reflush = true;
 		wb_dirtied(c, in);
@@ -172,16 +167,13 @@ void cut_expire(struct core *c, uint64_t now_ms)
 
 	dlist_for(l, save, &c->blk->cuts) {
 		struct cut_op *o = dlist_entry(l, struct cut_op, node);
-		struct core_waiter *w = o->in->cut_waiters, *next;
+		struct core_waiter *w = o->in->cut_waiters;
 
 		if (o->due_ms > now_ms)
 			continue;
 		cut_tell(o, -ETIMEDOUT);
 		o->in->cut_waiters = NULL;
-		for (; w; w = next) {
-			next = w->next;
-			w->fn(w, -ETIMEDOUT);
-		}
+		core_waiters_run(w, -ETIMEDOUT);
 		cut_held_up(c, o->in);
 	}
 }

@@ -97,12 +97,7 @@ static void waiters_go(struct log_file *lf, int err)
 
 	lf->waiters = NULL;
 	lf->waiter_tail = &lf->waiters;
-	while (w) {
-		struct core_waiter *next = w->next;
-
-		w->fn(w, err);
-		w = next;
-	}
+	core_waiters_run(w, err);
 }
 
 /* Each looks again, in the order they came. */

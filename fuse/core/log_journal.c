@@ -358,16 +358,17 @@ static void file_made(void *arg, int err, const struct meta_attr *a)
 	core_unlock(l->c);
 }
 
+const struct core_create log_journal_create = {
+	.parent = ROOT_INO,
+	.mode = S_IFREG | 0600,
+	.open_flags = O_RDWR,
+};
+
 static void file_make(struct core_deferred *d)
 {
 	struct log_client *l = container_of(d, struct log_client, jour.def);
-	const struct core_create p = {
-		.parent = ROOT_INO,
-		.mode = S_IFREG | 0600,
-		.open_flags = O_RDWR,
-	};
 
-	core_create_open(l->c, &p, &l->jour.f, file_made, l);
+	core_create_open(l->c, &log_journal_create, &l->jour.f, file_made, l);
 }
 
 /* ---- writing ---- */

@@ -76,16 +76,6 @@ static void held_fail_later(struct core *c, struct wb_io *head)
 
 static void round_begin(struct core *c);
 
-static void waiters_go(struct core_waiter *w, int err)
-{
-	while (w) {
-		struct core_waiter *next = w->next;
-
-		w->fn(w, err);
-		w = next;
-	}
-}
-
 static void waiters_all(struct log_client *l, int err)
 {
 	struct core_waiter *now = l->order_waiters;
@@ -94,8 +84,8 @@ static void waiters_all(struct log_client *l, int err)
 	l->order_waiters = NULL;
 	l->order_waiters_next = NULL;
 	l->order_tail = &l->order_waiters_next;
-	waiters_go(now, err);
-	waiters_go(next, err);
+	core_waiters_run(now, err);
+	core_waiters_run(next, err);
 }
 
 /* What was held back goes. */
@@ -111,7 +101,7 @@ static void held_go(struct core *c, bool timed_out)
 		held_fail_later(c, head);
 	else if (head)
 		wb_send_chain(c, head);
-	waiters_go(waiters, timed_out ? -ETIMEDOUT : 0);
+	core_waiters_run(waiters, timed_out ? -ETIMEDOUT : 0);
 }
 
 /* Everything of this round is in the blocks, or cannot get there. */

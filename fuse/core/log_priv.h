@@ -447,6 +447,8 @@ void log_order_again(struct core *c);
 void log_order_step(struct log_file *lf, int err);
 
 /* ---- log_journal.c; lock held ---- */
+/* What its file is made with. */
+extern const struct core_create log_journal_create;
 /* What the journal of this round is to have; NULL: no memory. */
 struct log_journal_job *log_journal_new(struct core *c);
 /* log_order_written() follows, perhaps at once. Takes @j. */

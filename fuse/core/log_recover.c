@@ -180,6 +180,26 @@ int recovery_set_journal(struct recovery *r, uint64_t ino)
 	return err ? err : core_call_wait(r->c, start_sync, 0);
 }
 
+/* It does not go back, in no mount. */
+static int recovery_lose(struct recovery *r)
+{
+	struct meta_log_drop d = { .ino = r->e.ino, .epoch = r->epoch };
+	struct meta_call *mc;
+	struct waiting w;
+	struct wire_out o;
+	int err;
+
+	mc = meta_call_new(r->c, WIRE_OP_META_LOG_LOSE, meta_log_drop_size(&d),
+			   &o);
+	if (!mc)
+		return -ENOMEM;
+	meta_log_drop_encode(&o, &d);
+	waiting_init(&w);
+	err = ask(r->c, mc, &o, &w);
+	waiting_fini(&w);
+	return err;
+}
+
 int recovery_drop(struct recovery *r)
 {
 	struct meta_log_drop d = { .ino = r->e.ino, .epoch = r->epoch };
@@ -420,6 +440,32 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	return 0;
 }
 
+/* Do those that all peers have lost go back? Where another log is newer, what
+ * was written after them would stay: no mount may let them go back then, also
+ * when that log has been dropped. */
+static int judge(struct core *c, struct recovery *list)
+{
+	bool alive = c->log->redo_alive;
+	int err;
+
+	for (struct recovery *r = list; r; r = r->next) {
+		if (!r->back)
+			continue;
+		if (alive && !(r->e.flags & META_LOG_LOST)) {
+			err = recovery_lose(r);
+			if (err)
+				return err;
+		}
+		if (alive || (r->e.flags & META_LOG_LOST)) {
+			r->err = -EIO;
+			log_redo_keep(c, r->e.ino);
+		} else {
+			r->err = go_back(r);
+		}
+	}
+	return 0;
+}
+
 /* Those that the blocks follow in order: all at one moment. With @err they are
  * only freed. */
 static int recover_ordered(struct core *c, struct recovery *list, int err)
@@ -427,14 +473,8 @@ static int recover_ordered(struct core *c, struct recovery *list, int err)
 	struct recovery *r, *next;
 	int failed = 0;
 
-	for (r = list; r && !err; r = r->next) {
-		if (!r->back)
-			continue;
-		/* To go back alone would leave what was written after it. */
-		r->err = c->log->redo_alive ? -EIO : go_back(r);
-		if (c->log->redo_alive)
-			log_redo_keep(c, r->e.ino);
-	}
+	if (!err)
+		err = judge(c, list);
 	if (list && !err)
 		failed = log_redo_write(c, list);
 	if (failed)
@@ -487,7 +527,8 @@ static int recover_page(struct core *c, const struct meta_log_list_reply *r,
 		if (in.bad || e.ino <= *last)
 			return -EBADMSG;
 		*last = e.ino;
-		if (e.live || journals != (e.peers.len == 0))
+		if ((e.flags & META_LOG_LIVE) ||
+		    journals != (e.peers.len == 0))
 			continue;
 		err = journals ? log_redo_load(c, e.ino) :
 				 recover_entry(c, &e, deadline_ms, tail);

@@ -74,7 +74,7 @@ int recovery_apply(struct recovery *r);
 /* ---- log_redo.c ---- */
 struct log_redo_section {
 	uint64_t ino, epoch;
-	uint64_t seq, end; /* of the first record, and behind the last */
+	uint64_t seq; /* of the first record */
 	uint32_t len;
 	const uint8_t *p; /* the records */
 };

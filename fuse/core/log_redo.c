@@ -144,14 +144,10 @@ static int slot_take(struct log_redo *d, struct slot *t)
 	for (uint32_t i = 0; i < d->count; i++) {
 		const struct log_journal_section *s = &t->s[i];
 
-		struct log_redo_section *to = &d->sections[i];
-
-		*to = (struct log_redo_section){
+		d->sections[i] = (struct log_redo_section){
 			.ino = s->ino, .epoch = s->epoch, .seq = s->seq,
 			.len = (uint32_t)s->len, .p = p,
 		};
-		if (log_rec_walk(p, 0, to->len, to->seq, NULL, NULL, &to->end))
-			return -EBADMSG;
 		p += s->len;
 	}
 	return 0;
@@ -261,7 +257,7 @@ const struct log_redo_section *log_redo_find(struct core *c, uint64_t ino,
 			 * may have put the first of that in place. */
 			if (s->ino == ino && s->epoch == epoch &&
 			    (!best || s->seq < best->seq ||
-			     (s->seq == best->seq && s->end > best->end)))
+			     (s->seq == best->seq && s->len > best->len)))
 				best = s;
 		}
 	return best;
@@ -286,11 +282,6 @@ static void made(void *arg, int err, const struct meta_attr *a)
 /* No dead mount has left one that can be written to. */
 static int redo_make(struct core *c, struct log_redo **ret)
 {
-	const struct core_create p = {
-		.parent = ROOT_INO,
-		.mode = S_IFREG | 0600,
-		.open_flags = O_RDWR,
-	};
 	struct log_redo *d = calloc(1, sizeof(*d));
 	struct making m = { .ino = 0 };
 	int err;
@@ -300,7 +291,7 @@ static int redo_make(struct core *c, struct log_redo **ret)
 	d->r.c = c;
 	waiting_init(&m.w);
 	waiting_begin(&m.w);
-	core_create_open(c, &p, &d->f, made, &m);
+	core_create_open(c, &log_journal_create, &d->f, made, &m);
 	err = waiting_for(&m.w, 0);
 	waiting_fini(&m.w);
 	if (!err) {

@@ -81,11 +81,7 @@ void meta_progress(struct meta_client *m, struct meta_call **gone)
 		w->next = ready;
 		ready = w;
 	}
-	while (ready) {
-		struct core_waiter *w = ready;
-		ready = w->next;
-		w->fn(w, 0);
-	}
+	core_waiters_run(ready, 0);
 	meta_sync_kick(m);
 }
 
@@ -102,11 +98,7 @@ void meta_waiters_end(struct meta_client *m, int err, uint64_t due_ms)
 		w->next = ready;
 		ready = w;
 	}
-	while (ready) {
-		struct core_waiter *w = ready;
-		ready = w->next;
-		w->fn(w, err);
-	}
+	core_waiters_run(ready, err);
 }
 
 bool meta_durable(struct core *c, uint64_t seq, struct core_waiter *w)

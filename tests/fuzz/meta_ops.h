@@ -54,6 +54,7 @@ static const struct {
 	{ WIRE_OP_SM_RAISE, "sm_raise" },
 	{ WIRE_OP_SM_BOOTSTRAP, "sm_bootstrap" },
 	{ WIRE_OP_SM_LOGD_SET, "sm_logd_set" },
+	{ WIRE_OP_META_LOG_LOSE, "meta_log_drop" },
 };
 
 static bool meta_op_internal(uint16_t op)

@@ -396,7 +396,7 @@ static void a_kill_between_question_and_answer(struct metad_run *x)
 		CHECK_EQ(metad_client_reconnect(&c), 0);
 		CHECK_EQ(log_list(&c, &e), 1);
 		CHECK(e.ino == ino && e.epoch == epoch && e.version == 1);
-		CHECK_EQ(e.live, 1);
+		CHECK_EQ(e.flags, META_LOG_LIVE);
 		CHECK_EQ(log_drop(&c, ino, epoch), 0);
 		child_kill9(&x->child);
 		metad_run_start(x, NULL);
@@ -471,14 +471,14 @@ static void a_dead_sessions_log_is_raised_by_the_next(struct metad_run *x)
 	/* the same again: it has crashed */
 	CHECK_EQ(metad_client_open(x, &e, 1), 0);
 	CHECK_EQ(log_list(&e, &l), 1);
-	CHECK(l.ino == ino && l.epoch == 1 && l.live == 0);
+	CHECK(l.ino == ino && l.epoch == 1 && l.flags == 0);
 	CHECK_EQ(l.session, c.session);
 	CHECK_EQ(log_set(&e, ino, 1, 1, abc, 3), -ESTALE);
 	CHECK_EQ(log_drop(&e, ino, 1), -ESTALE);
 	CHECK_EQ(log_raise(&e, ino), 0);
 	l = entry_of(&e);
 	CHECK(l.epoch == 3 && l.data_epoch == 1 && l.session == e.session);
-	CHECK_EQ(l.live, 1);
+	CHECK_EQ(l.flags, META_LOG_LIVE);
 	CHECK_EQ(metad_client_reconnect(&c), -ESTALE);
 	CHECK_EQ(log_raise(&e, gone), -ENOENT);
 	CHECK_EQ(log_drop(&e, ino, 3), 0);
@@ -521,7 +521,7 @@ static void a_journal_outlives_mounts_and_metad(struct metad_run *x)
 	restart(x);
 	CHECK_EQ(metad_client_reconnect(&c), 0);
 	CHECK_EQ(log_list(&c, &l), 1);
-	CHECK(l.ino == ino && l.live == 1 && l.peers.len == 0);
+	CHECK(l.ino == ino && l.flags == META_LOG_LIVE && l.peers.len == 0);
 	/* the mount has crashed */
 	CHECK_EQ(metad_client_open(x, &d, 1), 0);
 	EVENTUALLY(fake_blockd_purged(x->blockd[0], other) == 1);
@@ -530,7 +530,7 @@ static void a_journal_outlives_mounts_and_metad(struct metad_run *x)
 	CHECK_EQ(d.attr.size, 123456);
 	CHECK(d.attr.nlink == 0 && !(d.attr.flags & META_ATTR_LEASED));
 	CHECK_EQ(log_list(&d, &l), 1);
-	CHECK(l.ino == ino && l.live == 0 && l.peers.len == 0);
+	CHECK(l.ino == ino && l.flags == 0 && l.peers.len == 0);
 	restart(x);
 	CHECK_EQ(metad_client_reconnect(&d), 0);
 	CHECK_EQ(log_raise(&d, ino), 0);
@@ -582,7 +582,7 @@ static void a_journal_is_in_a_backup(struct metad_run *x)
 		sleep_ms(20);
 	}
 	CHECK_EQ(log_list(&d, &l), 1);
-	CHECK(l.ino == ino && l.live == 0 && l.peers.len == 0);
+	CHECK(l.ino == ino && l.flags == 0 && l.peers.len == 0);
 	CHECK_EQ(log_raise(&d, ino), 0);
 	l = entry_of(&d);
 	CHECK(l.epoch > 1 && l.data_epoch == 1 && l.session == d.session);

@@ -453,7 +453,7 @@ static void resent_check(struct mini_metad *m, const struct mini_conn *c,
 static bool is_log_change(uint16_t op)
 {
 	return op == WIRE_OP_META_LOG_SET || op == WIRE_OP_META_LOG_RAISE ||
-	       op == WIRE_OP_META_LOG_DROP;
+	       op == WIRE_OP_META_LOG_DROP || op == WIRE_OP_META_LOG_LOSE;
 }
 
 /* Does the test want it refused? */
@@ -605,7 +605,7 @@ static void run_hello(struct mini_metad *m, struct mini_conn *c,
 
 static bool is_client_command(uint16_t op)
 {
-	return op >= WIRE_OP_META_CREATE && op <= WIRE_OP_META_LOG_DROP;
+	return op >= WIRE_OP_META_CREATE && op <= WIRE_OP_META_LOG_LOSE;
 }
 
 static void request(struct mini_metad *m, struct mini_conn *c,

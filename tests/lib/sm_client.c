@@ -441,11 +441,13 @@ static void get_entry(struct wire_in *in, struct sm_log *l, bool *live)
 	struct wire_in peers;
 
 	meta_log_entry_decode(in, &e);
-	must(!in->bad && e.live <= 1, "log entry");
+	must(!in->bad && e.flags <= (META_LOG_LIVE | META_LOG_LOST),
+	     "log entry");
 	*l = (struct sm_log){ .ino = e.ino, .epoch = e.epoch,
 			      .data_epoch = e.data_epoch,
 			      .version = e.version, .session = e.session };
-	*live = e.live != 0;
+	l->lost = e.flags & META_LOG_LOST;
+	*live = e.flags & META_LOG_LIVE;
 	wire_in_init(&peers, e.peers.p, e.peers.len);
 	while (peers.len > 0 && l->peer_count < LOG_PEER_COUNT_MAX)
 		meta_log_peer_decode(&peers, &l->peers[l->peer_count++]);
@@ -498,6 +500,15 @@ int sm_client_log_drop(struct sm_client *c, uint64_t ino, uint64_t epoch)
 
 	meta_log_drop_encode(&o, &q);
 	return finish(c, &o);
+}
+
+int sm_client_log_lose(struct sm_client *c, uint64_t ino, uint64_t epoch)
+{
+	struct meta_log_drop q = { ino, epoch };
+	struct wire_out o = begin(c, WIRE_OP_META_LOG_LOSE);
+
+	meta_log_drop_encode(&o, &q);
+	return finish_entry(c, &o);
 }
 
 int sm_client_log_list(struct sm_client *c, uint64_t ino, uint64_t session,

@@ -228,9 +228,11 @@ static int step_log(struct sm_scene *s)
 		peers[i].id = 1 + i + sm_scene_below(s, 2);
 		peers[i].boot_id = 1 + sm_scene_below(s, 2);
 	}
-	switch (sm_scene_below(s, 4)) {
+	switch (sm_scene_below(s, 5)) {
 	case 0:
 		return sm_client_log_raise(&s->c, ino);
+	case 2:
+		return sm_client_log_lose(&s->c, ino, l.epoch);
 	case 1:
 		return sm_client_log_drop(&s->c, ino, l.epoch);
 	default:

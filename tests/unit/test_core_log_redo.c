@@ -424,6 +424,14 @@ static void test_a_log_does_not_go_back_alone(void **state)
 	assert_int_equal(d_read(m->d, f[1], 0, b, sizeof(b)), -EIO);
 	d_close(m->d, f[0]);
 	d_close(m->d, f[1]);
+	/* Not in the next mount either, which finds no newer log. */
+	lm_remount(m);
+	assert_int_equal(lm_count(m, recovered), 0);
+	assert_int_equal(lm_count(m, went_back), 0);
+	assert_int_equal(lm_count(m, lost), 1);
+	f[1] = lm_open(m, m->dir, "f1");
+	assert_int_equal(d_read(m->d, f[1], 0, b, sizeof(b)), -EIO);
+	d_close(m->d, f[1]);
 	lm_free(m);
 }
 

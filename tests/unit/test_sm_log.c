@@ -185,6 +185,41 @@ static void a_retry_is_answered_not_executed(void **state)
 	assert_true(c->r.replayed);
 }
 
+static void one_that_is_lost_stays_lost(void **state)
+{
+	struct sm_client *c = *state, d;
+	uint64_t ino = begin(c);
+	struct sm *copy = sm_new();
+	struct sm_log l;
+	uint8_t *snap;
+	size_t len;
+
+	assert_int_equal(sm_client_log_lose(c, ino, 1), -ESTALE);
+	assert_int_equal(set(c, ino, 0, 0, abc), 0);
+	assert_false(c->log.lost);
+	sm_client_join(&d, c->sm);
+	assert_int_equal(sm_client_log_lose(&d, ino, 1), -ESTALE);
+	assert_int_equal(sm_client_log_lose(c, ino, 2), -ESTALE);
+	assert_int_equal(sm_client_log_lose(c, ino, 1), 0);
+	assert_true(c->log.lost);
+	assert_int_equal(c->log.version, 1);
+	assert_int_equal(sm_client_log_lose(c, ino, 1), 0);
+	/* whoever changes it, and through a snapshot */
+	assert_int_equal(set(c, ino, 1, 1, abd), 0);
+	assert_true(c->log.lost && c->log.version == 2);
+	assert_int_equal(sm_client_close(&d, c->session, 1), 0);
+	assert_int_equal(sm_client_log_raise(&d, ino), 0);
+	assert_true(d.log.lost && d.log.version == 2);
+	snap = sm_client_snapshot(c->sm, &len);
+	assert_int_equal(sm_restore(copy, snap, len), 0);
+	free(snap);
+	assert_true(sm_log_find(copy, ino, &l));
+	sm_free(copy);
+	assert_true(l.lost && l.version == 2 && l.peer_count == 3);
+	assert_int_equal(sm_client_log_drop(&d, ino, 2), 0);
+	sm_client_leave(&d);
+}
+
 static void raising_fences_who_had_it(void **state)
 {
 	struct sm_client *c = *state, d;
@@ -641,6 +676,7 @@ int main(void)
 		SM_TEST(a_change_is_compare_and_set),
 		SM_TEST(a_change_needs_no_lease),
 		SM_TEST(a_retry_is_answered_not_executed),
+		SM_TEST(one_that_is_lost_stays_lost),
 		SM_TEST(raising_fences_who_had_it),
 		SM_TEST(an_epoch_is_never_given_twice),
 		SM_TEST(only_the_owner_drops),

@@ -30,6 +30,7 @@ struct world {
 		uint32_t version;
 		struct meta_log_peer peers[2];
 		bool journal; /* without peers */
+		bool lost;
 	} logs[LOG_INOS];
 	uint64_t log_epoch;
 	/* By inode: the pattern of a log directory; what made a log file. */
@@ -140,7 +141,8 @@ static void assert_same_logs(struct world *w)
 			continue;
 		count++;
 		assert_true(l.epoch == e->epoch && l.version == e->version &&
-			    l.data_epoch == e->data_epoch);
+			    l.data_epoch == e->data_epoch &&
+			    l.lost == e->lost);
 		assert_int_equal(l.peer_count, e->journal ? 0 : 2);
 	}
 	assert_true(sm_log_count(w->c.sm) == count);
@@ -532,6 +534,7 @@ static int want_log_set(struct world *w, uint64_t ino, uint64_t epoch,
 	if (epoch == 0) {
 		e->epoch = e->data_epoch = ++w->log_epoch;
 		e->version = 0;
+		e->lost = false;
 	}
 	e->version++;
 	e->journal = peers == NULL;
@@ -571,7 +574,7 @@ static int op_log(struct world *w, int *want)
 		*want = sm_client_lease(&w->c, ino);
 		return *want;
 	}
-	switch (below(w, 4)) {
+	switch (below(w, 5)) {
 	case 0:
 		got = sm_client_log_raise(&w->c, ino);
 		*want = e->epoch != 0 ? 0 : -ENOENT;
@@ -584,6 +587,14 @@ static int op_log(struct world *w, int *want)
 		if (*want == 0)
 			e->epoch = 0;
 		return got;
+	case 2:
+		got = sm_client_log_lose(&w->c, ino, epoch);
+		*want = e->epoch == 0 || e->epoch != epoch ? -ESTALE :
+			e->journal			   ? -EINVAL :
+							     0;
+		if (*want == 0)
+			e->lost = true;
+		break;
 	default:
 		any_peers(w, peers);
 		if (sm_lease_list(w->c.sm, w->c.session, ino - 1, &leased,
@@ -599,7 +610,8 @@ static int op_log(struct world *w, int *want)
 	if (got == 0)
 		assert_true(w->c.log.epoch == e->epoch &&
 			    w->c.log.data_epoch == e->data_epoch &&
-			    w->c.log.version == e->version);
+			    w->c.log.version == e->version &&
+			    w->c.log.lost == e->lost);
 	return got;
 }
 

@@ -85,7 +85,7 @@ static bool is_active(struct link *metad, const struct meta_log_entry *e)
 	json_t *sessions = NULL;
 	bool silent;
 
-	if (!e->live || e->epoch != e->data_epoch)
+	if (!(e->flags & META_LOG_LIVE) || e->epoch != e->data_epoch)
 		return false;
 	silent = link_json(metad, WIRE_OP_ADMIN_SESSIONS, &sessions) == 0 &&
 		 is_silent(sessions, e->session);
