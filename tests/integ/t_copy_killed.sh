@@ -28,6 +28,9 @@ cat >"$T/work" <<'PY'
 import os, sys
 d, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 n = first
+# What the one before it was killed at.
+if os.path.exists(f"{d}/b-{n-2}"):
+    os.rename(f"{d}/b-{n-2}", f"{d}/a-{n-2}")
 while count == 0 or n < first + count:
     try:
         dir = os.open(d, os.O_RDONLY)
