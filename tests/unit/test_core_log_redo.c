@@ -462,6 +462,25 @@ static void test_a_recovery_that_fails_leaves_the_journal(void **state)
 	scene_end(&s);
 }
 
+static void test_a_recovery_needs_no_journal(void **state)
+{
+	struct log_scene s = scene_begun();
+
+	(void)state;
+	scene_write(&s, 200); /* in place it needs no room */
+	lm_kill(s.m);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_set_free(s.m->d->b[i], 0);
+	assert_int_equal(lm_start(s.m), 0);
+	assert_int_equal(lm_count(s.m, recovered), 2);
+	assert_int_equal(lm_count(s.m, lost), 0);
+	scene_open(&s);
+	scene_check(&s, 200);
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_set_free(s.m->d->b[i], UINT64_MAX);
+	scene_end(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -485,6 +504,7 @@ int main(void)
 		cmocka_unit_test(test_the_same_with_logs_that_no_journal_had),
 		cmocka_unit_test(test_a_log_does_not_go_back_alone),
 		cmocka_unit_test(test_a_recovery_that_fails_leaves_the_journal),
+		cmocka_unit_test(test_a_recovery_needs_no_journal),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
