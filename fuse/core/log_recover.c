@@ -307,7 +307,7 @@ static int recover_read(struct recovery *r, uint64_t deadline_ms)
 	/* These are metad's words for a log that is not ours to recover. */
 	if (settled == -ENOENT || settled == -EBUSY)
 		settled = -EREMOTEIO;
-	if (settled && settled != -EIO && settled != -ENODATA)
+	if (settled == -ESTALE || settled == -ENOMEM)
 		return settled;
 	err = ask_ordered(r);
 	if (!err && settled == -EIO && r->ordered && all_lost(r)) {
@@ -432,9 +432,10 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	r->c = c;
 	r->e.ino = e->ino;
 	err = recover_read(r, deadline_ms);
-	if (err || !r->ordered)
+	if (!r->ordered)
 		return recover_done(r, err == -ENOENT || err == -EBUSY ? err :
 				       recover_end(r, err));
+	r->err = err;
 	**tail = r;
 	*tail = &r->next;
 	return 0;
@@ -442,20 +443,23 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 
 /* Do those that all peers have lost go back? Where another log is newer, what
  * was written after them would stay: no mount may let them go back then, also
- * when that log has been dropped. */
+ * when that log has been dropped. The same of those that may turn out to be
+ * lost. */
 static int judge(struct core *c, struct recovery *list)
 {
 	bool alive = c->log->redo_alive;
 	int err;
 
 	for (struct recovery *r = list; r; r = r->next) {
-		if (!r->back)
+		if (r->err == -ENODATA || (!r->back && !r->err))
 			continue;
 		if (alive && !(r->e.flags & META_LOG_LOST)) {
 			err = recovery_lose(r);
 			if (err)
 				return err;
 		}
+		if (r->err)
+			continue;
 		if (alive || (r->e.flags & META_LOG_LOST)) {
 			r->err = -EIO;
 			log_redo_keep(c, r->e.ino);

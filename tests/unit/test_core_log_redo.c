@@ -394,15 +394,16 @@ static void test_the_same_with_logs_that_no_journal_had(void **state)
 	cut_between_recoveries(&s);
 }
 
-/* Not all power was lost: the other log is newer, so this one is lost. */
-static void test_a_log_does_not_go_back_alone(void **state)
+/* Not all power was lost: the log of "f0", on the first three peers, is newer,
+ * so that of "f1", on the others, is lost. @away: of those one is only heard of
+ * when the first log has long been in the blocks. */
+static void one_log_is_lost(bool away)
 {
 	const struct dfix_options six = { .logd_count = 6 };
 	struct lmount *m = lm_new(&six, "destage=interval");
 	struct core_file *f[2];
 	uint8_t b[SCENE_LEN];
 
-	(void)state;
 	for (uint32_t k = 0; k < 2; k++) {
 		char name[] = { 'f', (char)('0' + k), 0 };
 
@@ -413,8 +414,10 @@ static void test_a_log_does_not_go_back_alone(void **state)
 		wait_until(lm_have(m, core_file_ino(f[k]), 1) == 3);
 	}
 	lm_kill(m);
-	for (uint32_t i = 3; i < 6; i++)
+	for (uint32_t i = 3; i < (away ? 5 : 6); i++)
 		mini_logd_restart(m->d->l[i]);
+	if (away)
+		mini_logd_down(m->d->l[5]);
 	assert_int_equal(lm_start(m), 0);
 	assert_int_equal(lm_count(m, went_back), 0);
 	assert_int_equal(lm_count(m, lost), 1);
@@ -424,6 +427,8 @@ static void test_a_log_does_not_go_back_alone(void **state)
 	assert_int_equal(d_read(m->d, f[1], 0, b, sizeof(b)), -EIO);
 	d_close(m->d, f[0]);
 	d_close(m->d, f[1]);
+	if (away)
+		mini_logd_up(m->d->l[5], true);
 	/* Not in the next mount either, which finds no newer log. */
 	lm_remount(m);
 	assert_int_equal(lm_count(m, recovered), 0);
@@ -433,6 +438,18 @@ static void test_a_log_does_not_go_back_alone(void **state)
 	assert_int_equal(d_read(m->d, f[1], 0, b, sizeof(b)), -EIO);
 	d_close(m->d, f[1]);
 	lm_free(m);
+}
+
+static void test_a_log_does_not_go_back_alone(void **state)
+{
+	(void)state;
+	one_log_is_lost(false);
+}
+
+static void test_nor_does_one_that_is_lost_later(void **state)
+{
+	(void)state;
+	one_log_is_lost(true);
 }
 
 /* What could not be put into the blocks is not forgotten. */
@@ -503,6 +520,7 @@ int main(void)
 		cmocka_unit_test(test_power_is_lost_between_two_recoveries),
 		cmocka_unit_test(test_the_same_with_logs_that_no_journal_had),
 		cmocka_unit_test(test_a_log_does_not_go_back_alone),
+		cmocka_unit_test(test_nor_does_one_that_is_lost_later),
 		cmocka_unit_test(test_a_recovery_that_fails_leaves_the_journal),
 		cmocka_unit_test(test_a_recovery_needs_no_journal),
 	};
