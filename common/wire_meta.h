@@ -302,7 +302,8 @@ WIRE_MESSAGE(meta_heartbeat, META_HEARTBEAT_FIELDS);
  *	@peers       meta_log_peer, one after the other, LOG_PEER_COUNT_MAX at
  *	             most; one with another boot id has lost it all; none: the
  *	             file is no log file but a journal
- *	@flags       META_LOG_LIVE: @session is; META_LOG_LOST: see LOSE
+ *	@flags       META_LOG_LIVE: @session is; META_LOG_LOST: see LOSE;
+ *	             META_LOG_ORDERED: as it was made, see SET
  * A journal is a mount's own file: an orphan of the entry's session that does
  * not go with the session but stays, as nobody's, until another one raises the
  * entry and has it as its orphan. */
@@ -310,6 +311,7 @@ WIRE_MESSAGE(meta_heartbeat, META_HEARTBEAT_FIELDS);
 WIRE_MESSAGE(meta_log_peer, META_LOG_PEER_FIELDS);
 #define META_LOG_LIVE 0x1u
 #define META_LOG_LOST 0x2u
+#define META_LOG_ORDERED 0x4u
 #define META_LOG_ENTRY_FIELDS(F)                                              \
 	F(u64, ino)                                                           \
 	F(u64, epoch)                                                         \
@@ -326,6 +328,9 @@ WIRE_MESSAGE(meta_log_entry, META_LOG_ENTRY_FIELDS);
  * session are the entry's. A peer must be in the cluster map with this boot id:
  * -ENXIO, unless it is on the list already. reply: meta_log_entry, when it is
  * durable. A file that goes takes its entry along.
+ * @version of what is made: META_LOG_ORDERED or 0. Block writes follow the
+ * records of such a log in order: when all its peers have lost it, the file
+ * system is as it was without them, and the file need not be given up.
  * No @peers and @epoch 0: a journal, of a file that is the session's orphan:
  * else -EINVAL, also later: no list becomes empty, and a journal gets no
  * peers. It cannot get a name any more. */

@@ -177,7 +177,7 @@ bool sm_store_given_up(struct sm *sm, uint32_t id, uint64_t hi, uint64_t lo);
 struct sm_log {
 	uint64_t ino, epoch, data_epoch, session;
 	uint32_t version, peer_count;
-	bool lost; /* META_LOG_LOST */
+	uint8_t flags; /* META_LOG_LOST, META_LOG_ORDERED */
 	struct meta_log_peer peers[LOG_PEER_COUNT_MAX];
 };
 bool sm_log_find(const struct sm *sm, uint64_t ino, struct sm_log *l);

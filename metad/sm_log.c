@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #define PEER_SIZE 12u
-/* in an entry's value, above its version */
-#define LOST ((uint64_t)1 << 32)
+/* In an entry's value its flags are above its version. */
+#define KEPT_FLAGS (META_LOG_LOST | META_LOG_ORDERED)
 
 static bool peer_listed(const struct sm_log *l, uint32_t id, uint64_t boot_id)
 {
@@ -55,9 +55,10 @@ bool sm_log_decode(struct sm_log *l, uint64_t ino, struct wire_in *val)
 	l->data_epoch = sm_get_varint(val);
 	version = sm_get_varint(val);
 	l->version = (uint32_t)version;
-	l->lost = version & LOST;
+	l->flags = (uint8_t)(version >> 32);
 	l->session = sm_get_varint(val);
-	return !val->bad && version <= (LOST | UINT32_MAX) && ino != 0 &&
+	return !val->bad && (version >> 32 & ~KEPT_FLAGS) == 0 &&
+	       ino != 0 &&
 	       l->data_epoch != 0 && l->data_epoch <= l->epoch &&
 	       l->session != 0 && peers_decode(val, l);
 }
@@ -73,7 +74,7 @@ static void log_put(struct sm *sm, const struct sm_log *l)
 	wire_out_init(&o, buf, sizeof(buf));
 	sm_put_varint(&o, l->epoch);
 	sm_put_varint(&o, l->data_epoch);
-	sm_put_varint(&o, l->version | (l->lost ? LOST : 0));
+	sm_put_varint(&o, (uint64_t)l->flags << 32 | l->version);
 	sm_put_varint(&o, l->session);
 	wire_put_raw(&o, list.p, list.len);
 	sm_put(sm, &k, &o);
@@ -105,12 +106,12 @@ static void put_entry(struct sm_ctx *x, const struct sm_log *l,
 		.data_epoch = l->data_epoch,
 		.version = l->version,
 		.session = l->session,
-		.flags = (cmap_session_live(x->sm->map, l->session) ?
-				  META_LOG_LIVE : 0) |
-			 (l->lost ? META_LOG_LOST : 0),
+		.flags = l->flags,
 		.peers = peers_encode(l, peers),
 	};
 
+	if (cmap_session_live(x->sm->map, l->session))
+		e.flags |= META_LOG_LIVE;
 	meta_log_entry_encode(o, &e);
 }
 
@@ -128,9 +129,11 @@ int sm_check_log_set(const void *body, size_t len)
 	wire_in_init(&in, q.peers.p, q.peers.len);
 	if (!peers_decode(&in, &l))
 		return -EINVAL;
-	/* no list becomes empty, and there is no version of what is made */
-	return (q.epoch != 0 ? l.peer_count > 0 : q.version == 0) ? 0 :
-								    -EINVAL;
+	if (q.epoch != 0)
+		return l.peer_count > 0 ? 0 : -EINVAL; /* none becomes empty */
+	if (q.version == META_LOG_ORDERED && l.peer_count > 0)
+		return 0;
+	return q.version == 0 ? 0 : -EINVAL;
 }
 
 /* Those that are new on the list must live, as far as the map tells. */
@@ -149,7 +152,8 @@ static int check_peers(struct sm_ctx *x, const struct sm_log *was,
 	return 0;
 }
 
-static int log_make(struct sm_ctx *x, struct sm_log *l)
+static int log_make(struct sm_ctx *x, const struct meta_log_set *q,
+		    struct sm_log *l)
 {
 	struct sm *sm = x->sm;
 	struct sm_log was;
@@ -177,7 +181,7 @@ static int log_make(struct sm_ctx *x, struct sm_log *l)
 	l->epoch = l->data_epoch = ++sm->g.log_epoch;
 	l->version = 1;
 	l->session = x->session;
-	l->lost = false;
+	l->flags = (uint8_t)q->version;
 	sm->g.log_count++;
 	return 0;
 }
@@ -201,7 +205,7 @@ static int log_change(struct sm_ctx *x, const struct meta_log_set *q,
 	l->data_epoch = was.data_epoch;
 	l->version = was.version + 1;
 	l->session = was.session;
-	l->lost = was.lost;
+	l->flags = was.flags;
 	return 0;
 }
 
@@ -218,7 +222,7 @@ int sm_run_log_set(struct sm_ctx *x, const void *body, size_t len)
 	wire_in_init(&in, q.peers.p, q.peers.len);
 	if (!peers_decode(&in, &l))
 		return -EBADMSG;
-	err = q.epoch == 0 ? log_make(x, &l) : log_change(x, &q, &l);
+	err = q.epoch == 0 ? log_make(x, &q, &l) : log_change(x, &q, &l);
 	if (err != 0)
 		return err;
 	log_put(x->sm, &l);
@@ -288,7 +292,7 @@ int sm_run_log_lose(struct sm_ctx *x, const void *body, size_t len)
 		return -ESTALE;
 	if (l.peer_count == 0)
 		return -EINVAL;
-	l.lost = true;
+	l.flags |= META_LOG_LOST;
 	log_put(x->sm, &l);
 	put_entry(x, &l, &x->out);
 	return 0;

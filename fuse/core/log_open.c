@@ -4,8 +4,9 @@
 
 #include "common/diag.h"
 
-bool log_peers_shared(struct core *c, const struct log_writer_peer_id *ids,
-		      uint32_t count)
+/* Do these peers lose power together, as far as the map tells? */
+static bool peers_shared(struct core *c, const struct log_writer_peer_id *ids,
+			 uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		const struct cmap_log *a = cmap_find_log(c->blk->map,
@@ -22,10 +23,13 @@ bool log_peers_shared(struct core *c, const struct log_writer_peer_id *ids,
 	return count < 2;
 }
 
-bool log_is_ordered(const struct log_opts *o, bool shared)
+/* Are block writes held behind it, as long as it lives, and does it go back
+ * when all its peers have lost it? */
+static bool is_ordered(const struct log_file *lf)
 {
-	return o->destage == LOG_DESTAGE_INTERVAL ||
-	       (o->destage == LOG_DESTAGE_AUTO && shared);
+	return lf->opts.destage == LOG_DESTAGE_INTERVAL ||
+	       (lf->opts.destage == LOG_DESTAGE_AUTO &&
+		peers_shared(lf->c, lf->ids, lf->id_count));
 }
 
 static void log_opened(struct log_file *lf)
@@ -35,9 +39,6 @@ static void log_opened(struct log_file *lf)
 
 	lf->state = LOG_ACTIVE;
 	lf->covers = !in->wb || wb_inode_clean(in);
-	lf->ordered = log_is_ordered(&lf->opts,
-				     log_peers_shared(c, lf->ids,
-						      lf->id_count));
 	c->log->n.opened++;
 	c->log->fallback_told = false;
 	log_writer_init(&lf->w, c->opt.conf->cluster_id, in->ino, lf->epoch,
@@ -190,6 +191,8 @@ static int log_set_first(struct log_file *lf)
 
 	if (err)
 		return err;
+	lf->ordered = is_ordered(lf);
+	set.version = lf->ordered ? META_LOG_ORDERED : 0;
 	mc = log_set_new(lf->c, &set, lf->ids, lf->id_count);
 	if (!mc)
 		return -ENOMEM;
@@ -318,6 +321,15 @@ int log_ask_peers(struct log_file *lf, uint32_t count, uint64_t bytes,
 	return 0;
 }
 
+static int opts_take(const uint8_t *body, uint32_t len, struct log_opts *o)
+{
+	struct meta_blob b;
+
+	if (meta_blob_parse(body, len, &b))
+		return -EBADMSG;
+	return log_opts_parse(b.value, o);
+}
+
 static void opts_done(struct meta_call *mc, int err, const uint8_t *body,
 		      uint32_t len)
 {
@@ -327,7 +339,7 @@ static void opts_done(struct meta_call *mc, int err, const uint8_t *body,
 
 	core_lock(c);
 	if (!err)
-		err = log_opts_take(body, len, &lf->opts);
+		err = opts_take(body, len, &lf->opts);
 	if (lf->state == LOG_OPENING && !err)
 		err = log_ask_peers(lf, lf->opts.peers,
 				    (uint64_t)1 << lf->opts.region_log2, away,
@@ -338,32 +350,15 @@ static void opts_done(struct meta_call *mc, int err, const uint8_t *body,
 	core_unlock(c);
 }
 
-int log_opts_take(const uint8_t *body, uint32_t len, struct log_opts *o)
-{
-	struct meta_blob b;
-
-	if (meta_blob_parse(body, len, &b))
-		return -EBADMSG;
-	return log_opts_parse(b.value, o);
-}
-
-struct meta_call *log_opts_ask(struct core *c, uint64_t ino,
-			       struct wire_out *o)
-{
-	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_LOG_OPTS, 8, o);
-
-	if (mc)
-		wire_put_u64(o, ino);
-	return mc;
-}
-
 static int log_ask_opts(struct log_file *lf)
 {
 	struct wire_out o;
-	struct meta_call *mc = log_opts_ask(lf->c, lf->in->ino, &o);
+	struct meta_call *mc = meta_call_new(lf->c, WIRE_OP_META_LOG_OPTS, 8,
+					     &o);
 
 	if (!mc)
 		return -ENOMEM;
+	wire_put_u64(&o, lf->in->ino);
 	mc->done = opts_done;
 	mc->arg = lf;
 	log_get(lf);

@@ -353,21 +353,12 @@ int log_ids_put(struct wire_out *o, const struct log_writer_peer_id *ids,
 		uint32_t count);
 int log_ids_take(const uint8_t *body, uint32_t len, uint32_t max,
 		 struct log_writer_peer_id *ids, uint32_t *count);
-/* Do these peers lose power together, as far as the map tells? */
-bool log_peers_shared(struct core *c, const struct log_writer_peer_id *ids,
-		      uint32_t count);
-/* Are block writes held behind such a log? */
-bool log_is_ordered(const struct log_opts *o, bool shared);
 /* META_LOG_PEERS, of those with @bytes free, answered to @done with arg @lf,
  * which has a reference. @have: LOG_WRITER_PEER_MAX + LOG_SHUN_MAX at most. */
 int log_ask_peers(struct log_file *lf, uint32_t count, uint64_t bytes,
 		  const struct log_writer_peer_id *without, uint32_t have,
 		  void (*done)(struct meta_call *mc, int err,
 			       const uint8_t *body, uint32_t len));
-/* META_LOG_OPTS of a file, not queued yet, and its answer: 0 or -EBADMSG. */
-struct meta_call *log_opts_ask(struct core *c, uint64_t ino,
-			       struct wire_out *o);
-int log_opts_take(const uint8_t *body, uint32_t len, struct log_opts *o);
 /* META_LOG_SET, queued: the caller sets done. NULL: no memory. */
 struct meta_call *log_set_new(struct core *c, const struct meta_log_set *want,
 			      const struct log_writer_peer_id *ids,

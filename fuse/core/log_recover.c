@@ -253,31 +253,6 @@ static int settle(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 	}
 }
 
-/* Do the blocks follow its records in order? */
-static int ask_ordered(struct recovery *r)
-{
-	struct log_opts opts;
-	struct meta_call *mc;
-	struct waiting w;
-	struct wire_out o;
-	bool shared;
-	int err;
-
-	mc = log_opts_ask(r->c, r->e.ino, &o);
-	if (!mc)
-		return -ENOMEM;
-	waiting_init(&w);
-	err = ask(r->c, mc, &o, &w);
-	if (!err)
-		err = log_opts_take(w.body, w.len, &opts);
-	waiting_fini(&w);
-	core_lock(r->c);
-	shared = log_peers_shared(r->c, r->ids, r->count);
-	core_unlock(r->c);
-	r->ordered = !err && log_is_ordered(&opts, shared);
-	return err == -ENOMEM ? err : 0;
-}
-
 static bool all_lost(const struct recovery *r)
 {
 	for (uint32_t i = 0; i < r->count; i++)
@@ -302,19 +277,17 @@ static int recover_read(struct recovery *r, uint64_t deadline_ms)
 
 	if (err)
 		return err;
+	r->ordered = r->e.flags & META_LOG_ORDERED;
 	settled = settle(r, deadline_ms, &r->from);
 	note_alive(r);
 	/* These are metad's words for a log that is not ours to recover. */
 	if (settled == -ENOENT || settled == -EBUSY)
 		settled = -EREMOTEIO;
-	if (settled == -ESTALE || settled == -ENOMEM)
-		return settled;
-	err = ask_ordered(r);
-	if (!err && settled == -EIO && r->ordered && all_lost(r)) {
+	if (settled == -EIO && r->ordered && all_lost(r)) {
 		r->back = true;
 		return 0;
 	}
-	return err ? err : settled;
+	return settled;
 }
 
 /* All its peers have lost power, or have been started anew, and the blocks
@@ -435,6 +408,8 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	if (!r->ordered)
 		return recover_done(r, err == -ENOENT || err == -EBUSY ? err :
 				       recover_end(r, err));
+	if (err == -ESTALE || err == -ENOMEM)
+		return recover_done(r, err);
 	r->err = err;
 	**tail = r;
 	*tail = &r->next;

@@ -354,6 +354,33 @@ static bool link_bad(const struct log_file *lf, uint32_t i, uint64_t now_ms)
 	return p->post_count > 0 && now_ms - l->post_ms[0] >= LOG_REPLACE_MS;
 }
 
+/* Do enough of its peers stay, with nobody in the place of those that go? */
+static bool majority_stays(const struct log_file *lf)
+{
+	uint32_t stay = 0;
+
+	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++) {
+		const struct log_writer_peer *p = &lf->w.peers[i];
+
+		stay += p->in_old && p->state != LOG_PEER_UNUSED &&
+			p->state != LOG_PEER_FAILED && !lf->links[i].leaves;
+	}
+	return stay > lf->w.peer_count / 2u;
+}
+
+/* The blocks are as good, once metad knows that the log is behind them: a
+ * recovery would put the log's older records over what is newer there. */
+static void give_up(struct log_file *lf)
+{
+	if (lf->giving_up)
+		return;
+	diag_warn("log", "event=no_majority ino=%llu epoch=%llu",
+		  (unsigned long long)lf->in->ino,
+		  (unsigned long long)lf->epoch);
+	lf->giving_up = true;
+	log_destage(lf);
+}
+
 static int victim_find(const struct log_file *lf, uint64_t now_ms)
 {
 	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
@@ -380,6 +407,8 @@ static void candidates_done(struct meta_call *mc, int err, const uint8_t *body,
 	if (victim >= 0 && (err || count == 0)) {
 		lf->retry_ms = now_ms + LOG_RETRY_MS;
 		lf->shun_count = err ? lf->shun_count : 0;
+		if (!err && !majority_stays(lf))
+			give_up(lf);
 	} else if (victim >= 0) {
 		with = log_writer_replace(&lf->w, (uint32_t)victim, id);
 		if (with >= 0) {
@@ -460,27 +489,22 @@ static void tick_replace(struct log_file *lf, uint64_t now_ms)
 
 /* ---- no majority ---- */
 
-/* The blocks are as good, once metad knows that the log is behind them: a
- * recovery would put the log's older records over what is newer there. */
+/* Writers wait for one, or what it has would not outlive the mount. */
 static void tick_majority(struct log_file *lf, uint64_t now_ms)
 {
-	uint64_t limit = log_writer_majority(&lf->w) && !lf->starved ?
-				 LOG_STALL_MS : LOG_MINORITY_MS;
+	bool have = log_writer_majority(&lf->w);
+	uint64_t limit = lf->waits && (!have || lf->starved) ?
+				 LOG_MINORITY_MS : LOG_STALL_MS;
 
-	if (!lf->waits || lf->w.committed != lf->stalled_at) {
+	if ((!lf->waits && have) || lf->w.committed != lf->stalled_at) {
 		lf->stalled_ms = 0;
 		lf->stalled_at = lf->w.committed;
 		return;
 	}
 	if (lf->stalled_ms == 0)
 		lf->stalled_ms = now_ms;
-	if (lf->giving_up || now_ms - lf->stalled_ms < limit)
-		return;
-	diag_warn("log", "event=no_majority ino=%llu epoch=%llu",
-		  (unsigned long long)lf->in->ino,
-		  (unsigned long long)lf->epoch);
-	lf->giving_up = true;
-	log_destage(lf);
+	if (now_ms - lf->stalled_ms >= limit)
+		give_up(lf);
 }
 
 /* ---- the tick ---- */

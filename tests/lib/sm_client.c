@@ -441,12 +441,12 @@ static void get_entry(struct wire_in *in, struct sm_log *l, bool *live)
 	struct wire_in peers;
 
 	meta_log_entry_decode(in, &e);
-	must(!in->bad && e.flags <= (META_LOG_LIVE | META_LOG_LOST),
+	must(!in->bad && e.flags <= 7,
 	     "log entry");
 	*l = (struct sm_log){ .ino = e.ino, .epoch = e.epoch,
 			      .data_epoch = e.data_epoch,
 			      .version = e.version, .session = e.session };
-	l->lost = e.flags & META_LOG_LOST;
+	l->flags = (uint8_t)(e.flags & ~META_LOG_LIVE);
 	*live = e.flags & META_LOG_LIVE;
 	wire_in_init(&peers, e.peers.p, e.peers.len);
 	while (peers.len > 0 && l->peer_count < LOG_PEER_COUNT_MAX)

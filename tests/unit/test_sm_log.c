@@ -196,28 +196,50 @@ static void one_that_is_lost_stays_lost(void **state)
 
 	assert_int_equal(sm_client_log_lose(c, ino, 1), -ESTALE);
 	assert_int_equal(set(c, ino, 0, 0, abc), 0);
-	assert_false(c->log.lost);
+	assert_int_equal(c->log.flags, 0);
 	sm_client_join(&d, c->sm);
 	assert_int_equal(sm_client_log_lose(&d, ino, 1), -ESTALE);
 	assert_int_equal(sm_client_log_lose(c, ino, 2), -ESTALE);
 	assert_int_equal(sm_client_log_lose(c, ino, 1), 0);
-	assert_true(c->log.lost);
+	assert_int_equal(c->log.flags, META_LOG_LOST);
 	assert_int_equal(c->log.version, 1);
 	assert_int_equal(sm_client_log_lose(c, ino, 1), 0);
 	/* whoever changes it, and through a snapshot */
 	assert_int_equal(set(c, ino, 1, 1, abd), 0);
-	assert_true(c->log.lost && c->log.version == 2);
+	assert_true(c->log.flags == META_LOG_LOST && c->log.version == 2);
 	assert_int_equal(sm_client_close(&d, c->session, 1), 0);
 	assert_int_equal(sm_client_log_raise(&d, ino), 0);
-	assert_true(d.log.lost && d.log.version == 2);
+	assert_true(d.log.flags == META_LOG_LOST && d.log.version == 2);
 	snap = sm_client_snapshot(c->sm, &len);
 	assert_int_equal(sm_restore(copy, snap, len), 0);
 	free(snap);
 	assert_true(sm_log_find(copy, ino, &l));
 	sm_free(copy);
-	assert_true(l.lost && l.version == 2 && l.peer_count == 3);
+	assert_true(l.flags == META_LOG_LOST && l.version == 2 &&
+		    l.peer_count == 3);
 	assert_int_equal(sm_client_log_drop(&d, ino, 2), 0);
 	sm_client_leave(&d);
+}
+
+static void it_stays_in_order_or_not(void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t ino = begin(c);
+
+	assert_int_equal(set(c, ino, 0, META_LOG_LOST, abc), -EINVAL);
+	assert_int_equal(set(c, ino, 0, META_LOG_LIVE, abc), -EINVAL);
+	assert_int_equal(set(c, ino, 0, META_LOG_ORDERED, abc), 0);
+	assert_int_equal(c->log.flags, META_LOG_ORDERED);
+	assert_int_equal(c->log.version, 1);
+	assert_int_equal(set(c, ino, 1, 1, abd), 0);
+	assert_int_equal(sm_client_log_raise(c, ino), 0);
+	assert_int_equal(c->log.flags, META_LOG_ORDERED);
+	assert_int_equal(sm_client_log_lose(c, ino, 2), 0);
+	assert_int_equal(c->log.flags, META_LOG_ORDERED | META_LOG_LOST);
+	/* The next log of the file is another one. */
+	assert_int_equal(sm_client_log_drop(c, ino, 2), 0);
+	assert_int_equal(set(c, ino, 0, 0, abc), 0);
+	assert_int_equal(c->log.flags, 0);
 }
 
 static void raising_fences_who_had_it(void **state)
@@ -677,6 +699,7 @@ int main(void)
 		SM_TEST(a_change_needs_no_lease),
 		SM_TEST(a_retry_is_answered_not_executed),
 		SM_TEST(one_that_is_lost_stays_lost),
+		SM_TEST(it_stays_in_order_or_not),
 		SM_TEST(raising_fences_who_had_it),
 		SM_TEST(an_epoch_is_never_given_twice),
 		SM_TEST(only_the_owner_drops),

@@ -30,7 +30,7 @@ struct world {
 		uint32_t version;
 		struct meta_log_peer peers[2];
 		bool journal; /* without peers */
-		bool lost;
+		uint8_t flags;
 	} logs[LOG_INOS];
 	uint64_t log_epoch;
 	/* By inode: the pattern of a log directory; what made a log file. */
@@ -142,7 +142,7 @@ static void assert_same_logs(struct world *w)
 		count++;
 		assert_true(l.epoch == e->epoch && l.version == e->version &&
 			    l.data_epoch == e->data_epoch &&
-			    l.lost == e->lost);
+			    l.flags == e->flags);
 		assert_int_equal(l.peer_count, e->journal ? 0 : 2);
 	}
 	assert_true(sm_log_count(w->c.sm) == count);
@@ -534,7 +534,7 @@ static int want_log_set(struct world *w, uint64_t ino, uint64_t epoch,
 	if (epoch == 0) {
 		e->epoch = e->data_epoch = ++w->log_epoch;
 		e->version = 0;
-		e->lost = false;
+		e->flags = (uint8_t)version;
 	}
 	e->version++;
 	e->journal = peers == NULL;
@@ -593,7 +593,7 @@ static int op_log(struct world *w, int *want)
 			e->journal			   ? -EINVAL :
 							     0;
 		if (*want == 0)
-			e->lost = true;
+			e->flags |= META_LOG_LOST;
 		break;
 	default:
 		any_peers(w, peers);
@@ -601,7 +601,7 @@ static int op_log(struct world *w, int *want)
 				  1) == 0)
 			leased = 0;
 		if (epoch == 0)
-			version = 0;
+			version = none || below(w, 2) ? 0 : META_LOG_ORDERED;
 		*want = want_log_set(w, ino, epoch, version,
 				     none ? NULL : peers, leased == ino);
 		got = sm_client_log_set(&w->c, ino, epoch, version, peers,
@@ -611,7 +611,7 @@ static int op_log(struct world *w, int *want)
 		assert_true(w->c.log.epoch == e->epoch &&
 			    w->c.log.data_epoch == e->data_epoch &&
 			    w->c.log.version == e->version &&
-			    w->c.log.lost == e->lost);
+			    w->c.log.flags == e->flags);
 	return got;
 }
 
