@@ -230,6 +230,38 @@ static void test_the_blocks_do_not_answer_before_the_log_is_dropped(
 	lm_stop(m);
 }
 
+/* Once it is given up no more is put into it: writes that keep coming would
+ * keep it from its end. */
+static void test_a_log_that_is_given_up_takes_no_more_writes(void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f");
+	uint64_t ino = core_file_ino(f);
+	struct fix_call *k[2];
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, LEN, 1), 0);
+	wait_until(lm_have(m, ino, 1) == 3);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, true);
+	d_hold(m->d, WIRE_OP_BLK_WRITE, true);
+	k[0] = lm_write_start(m, f, LEN, LEN, 2);
+	wait_until(lm_field(m, f, giving_up) && d_held(m->d) > 0);
+	k[1] = lm_write_start(m, f, 2 * LEN, LEN, 3);
+	/* The peer that answers would have it at once. */
+	assert_false(fix_call_wait(k[1], NOT_MS));
+	assert_false(fix_call_wait(k[0], 0));
+	assert_int_equal(mini_logd_seq(m->d->l[0], ino), 2);
+	d_hold(m->d, 0, false);
+	assert_int_equal(fix_call_end(k[0], NULL), 0);
+	assert_int_equal(fix_call_end(k[1], NULL), 0);
+	assert_int_equal(d_fsync(m->d, f), 0);
+	for (uint32_t i = 0; i < 3; i++)
+		check_in_blocks(m, f, i * LEN, i + 1);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, false);
+	d_close(m->d, f);
+	lm_stop(m);
+}
+
 static void test_a_truncate_without_a_majority_is_made_in_the_blocks(
 	void **state)
 {
@@ -858,6 +890,8 @@ int main(void)
 			test_a_majority_that_is_gone_is_given_up_for_the_blocks),
 		cmocka_unit_test(
 			test_the_blocks_do_not_answer_before_the_log_is_dropped),
+		cmocka_unit_test(
+			test_a_log_that_is_given_up_takes_no_more_writes),
 		cmocka_unit_test(
 			test_a_truncate_without_a_majority_is_made_in_the_blocks),
 		cmocka_unit_test(test_a_file_leaves_while_its_majority_hangs),
