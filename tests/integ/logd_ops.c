@@ -443,6 +443,170 @@ static void memory_ends_and_comes_back(struct logd_run *x)
 	raw_close(&w);
 }
 
+struct count {
+	const char *name;
+	long long want;
+};
+
+static void check_counts(const struct logd_run *x, const struct count *list,
+			 size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		long long v = lrun_counter(x, list[i].name);
+
+		if (v != list[i].want)
+			printf("# counter %s:\n", list[i].name);
+		CHECK_EQ(v, list[i].want);
+	}
+}
+
+/* What each_request_is_counted_once() comes to. */
+static const struct count of_a_life[] = {
+	{ "allocs", 3 },
+	{ "writes", 3 },
+	{ "write_bytes", 3 * 352 },
+	{ "duplicates", 1 },
+	{ "fences", 2 },
+	{ "logs_cut", 1 },
+	{ "connections_fenced", 1 },
+	{ "reads", 2 },
+	{ "read_bytes", 24 },
+	{ "frees", 3 },
+	{ "refused_no_memory", 1 },
+	{ "refused_full", 1 },
+	{ "refused_stale", 4 },
+	{ "refused_gone", 0 },
+	{ "refused_missing", 2 },
+	{ "refused_gaps", 2 },
+	{ "refused_damaged", 1 },
+	{ "refused_no_lease", 0 },
+	{ "invalid_requests", 0 },
+	{ "corrupt_requests", 0 },
+	{ "hello_refused", 0 },
+	{ "bad_frames", 0 },
+	{ "logs_given_up", 0 },
+	{ "logs_reclaimed", 0 },
+	{ "logs_collected", 0 },
+	{ "logs", 0 },
+	{ "tombstones", 0 },
+	{ "inodes", 1 }, /* the fence */
+	{ "regions", 0 },
+	{ "lent_bytes", 0 },
+};
+
+static void count_writes(struct blk_raw *w, struct blk_raw *r,
+			 struct log_stream *g)
+{
+	uint32_t second;
+
+	log_stream_append(g, 300);
+	CHECK_EQ(lrun_write(w, g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_write(w, g, LOG_DATA_OFF), 0); /* again */
+	second = g->end;
+	log_stream_append(g, 300);
+	CHECK_EQ(lrun_write(w, g, second + 8), -EPROTO);
+	CHECK_EQ(lrun_write(w, g, second + 16), -EPROTO);
+	g->mirror[second + 40] ^= 1;
+	CHECK_EQ(lrun_write(w, g, second), -EBADMSG);
+	g->mirror[second + 40] ^= 1;
+	CHECK_EQ(lrun_write(w, g, second), 0);
+	CHECK_EQ(lrun_alloc(r, g), -ESTALE);
+	CHECK_EQ(lrun_write(r, g, second), -ESTALE);
+}
+
+/* It is fenced, read, given what it lacks, and freed. */
+static void count_recovery(struct blk_raw *w, struct blk_raw *r,
+			   struct log_stream *g)
+{
+	struct log_read m = { 9, 6, 5, 0, LOG_DATA_OFF, 16 };
+
+	CHECK_EQ(lrun_fence(r, 9, 6, 5, NULL, NULL, NULL), 0);
+	CHECK_EQ(lrun_fence(r, 9, 6, 5, NULL, NULL, NULL), 0); /* again */
+	CHECK_EQ(lrun_fence(r, 9, 5, 5, NULL, NULL, NULL), -ESTALE);
+	CHECK(raw_closed(w, 5000));
+	CHECK_EQ(lrun_read(r, &m, got), 0);
+	m.len = 8;
+	CHECK_EQ(lrun_read(r, &m, got), 0);
+	m.index = 1;
+	CHECK_EQ(lrun_read(r, &m, got), -ENOENT);
+	m.epoch = 5;
+	CHECK_EQ(lrun_read(r, &m, got), -ESTALE);
+	g->writer = 6;
+	log_stream_next(g);
+	log_stream_append(g, 300);
+	CHECK_EQ(lrun_write(r, g, LOG_DATA_OFF), -ENOENT);
+	CHECK_EQ(lrun_alloc(r, g), 0);
+	CHECK_EQ(lrun_write(r, g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_free(r, 9, 6, 5, 1), 0);
+	CHECK_EQ(lrun_free(r, 9, 6, 5, LOG_FREE_ALL), 0);
+}
+
+/* At a daemon of 16 MiB and at most two logs. */
+static void each_request_is_counted_once(struct logd_run *x)
+{
+	static const char *const args[] = { "--logs", "2", NULL };
+	struct log_stream g, big;
+	struct blk_raw w, r;
+
+	lrun_start(x, args);
+	lrun_client(x, &w, 1, 1);
+	lrun_client(x, &r, 2, 1);
+	log_stream_init(&g, 9, 5, 16);
+	log_stream_init(&big, 10, 5, 24);
+	CHECK_EQ(lrun_alloc(&w, &g), 0);
+	CHECK_EQ(lrun_alloc(&w, &big), -ENOSPC); /* no memory */
+	big.log2 = 16;
+	CHECK_EQ(lrun_alloc(&w, &big), 0);
+	big.ino = 11;
+	CHECK_EQ(lrun_alloc(&w, &big), -ENOSPC); /* full */
+	CHECK_EQ(lrun_free(&w, 10, 5, 5, LOG_FREE_ALL), 0);
+	count_writes(&w, &r, &g);
+	count_recovery(&w, &r, &g);
+	check_counts(x, of_a_life, array_count(of_a_life));
+	log_stream_fini(&big);
+	end(&w, &r, &g);
+}
+
+/* One that a drain took back: what is asked of it is refused as gone. */
+static void what_a_drain_took_is_counted(struct logd_run *x)
+{
+	static const struct count want[] = {
+		{ "logs_given_up", 1 },
+		{ "logs_reclaimed", 1 },
+		{ "refused_gone", 3 },
+		{ "refused_no_memory", 1 },
+		{ "refused_missing", 0 },
+		{ "refused_stale", 0 },
+		{ "writes", 0 },
+		{ "reads", 0 },
+		{ "allocs", 1 },
+		{ "fences", 1 },
+		{ "logs_cut", 1 },
+		{ "logs", 0 },
+		{ "tombstones", 1 },
+		{ "lent_bytes", 0 },
+	};
+	struct log_read m = { 9, 6, 5, 0, LOG_DATA_OFF, 8 };
+	struct blk_raw w, r, a;
+	struct log_stream g;
+
+	begin(x, &w, &r, &g);
+	log_stream_append(&g, 300);
+	lrun_admin(x, &a);
+	CHECK_EQ(lrun_drain(&a, true, 1), 0);
+	EVENTUALLY(lrun_counter(x, "tombstones") == 1);
+	g.ino = 10;
+	CHECK_EQ(lrun_alloc(&w, &g), -ENOSPC);
+	g.ino = 9;
+	CHECK_EQ(lrun_alloc(&w, &g), -EIDRM);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), -EIDRM);
+	CHECK_EQ(lrun_fence(&r, 9, 6, 5, NULL, NULL, NULL), 0);
+	CHECK_EQ(lrun_read(&r, &m, got), -EIDRM);
+	check_counts(x, want, array_count(want));
+	raw_close(&a);
+	end(&w, &r, &g);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct logd_test tests[] = {
@@ -459,6 +623,8 @@ int main(int argc, char **argv)
 		LOGD_TEST(an_owner_fences_himself),
 		LOGD_TEST(an_owner_ends_his_log),
 		LOGD_TEST(memory_ends_and_comes_back),
+		LOGD_TEST(each_request_is_counted_once),
+		LOGD_TEST(what_a_drain_took_is_counted),
 	};
 
 	return logd_tests_run(argc, argv, tests, array_count(tests));
