@@ -1,6 +1,9 @@
 #!/bin/bash
 # What one write to a log over verbs takes, by the client core without FUSE,
-# beside what the adapter alone takes for as many bytes.
+# beside what the adapter alone takes for as many bytes. To one peer it shall be
+# twice that. To three it tells less: a write is answered by a majority, and here
+# soft-RoCE computes all three peers' packets on one emulated processor, one
+# after the other, where adapters work side by side.
 VM_LIMIT=${VM_LIMIT:-240}
 . "$(dirname "$0")/lib.sh"
 . "$VM_DIR/logs.sh"
@@ -27,9 +30,11 @@ latency() {
 alone=$(for _ in 1 2 3; do write_lat; done | sort -n | head -n 1 | cut -d ' ' -f 1)
 [ -n "$alone" ] || fail "no latency of the adapter"
 for peers in 1 3; do
+	want=
+	[ $peers != 1 ] || want=' (want 2)'
 	read -r median p99 mean < <(latency $peers)
 	[ -n "${mean:-}" ] || { cat "$T/log"; fail "no figure"; }
 	echo "# figure: a log write of 128 bytes over verbs to $peers: median" \
 		"$median us, p99 $p99, mean $mean; ib_write_lat $alone:" \
-		"$(python3 -c "print('%.1f' % ($median / $alone))") times"
+		"$(python3 -c "print('%.1f' % ($median / $alone))") times$want"
 done
