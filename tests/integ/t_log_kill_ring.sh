@@ -1,7 +1,8 @@
 #!/bin/bash
 # kill -9 under logs that are overwritten in a circle, while their journal is
 # made, written, and what it has is put in place, again and again: of the mount
-# with any others but a majority of log peers, of daemons the mount goes on with;
+# with any others but a majority of log peers, of daemons the mount goes on with,
+# of mounts that recover what another has left;
 # and a mount that was stopped in the middle wakes when another has its logs.
 # Everything acknowledged is there, to the byte, and nothing but the one write
 # that was under way.
@@ -17,6 +18,7 @@ acks=$T/acks
 : >"$acks"
 test_cleanup() {
 	[ -z "${writer:-}" ] || kill -9 "$writer" 2>/dev/null
+	[ -z "${mounter:-}" ] || kill -9 "$mounter" 2>/dev/null
 	umount -l "$T/m2" 2>/dev/null
 }
 load() { # DIR
@@ -64,6 +66,37 @@ mount2() {
 		{ cat "$T/err"; fail "not refused, not mounted"; }
 	return 1
 }
+# Mounts die while they recover, or before, or behind it: a fifth of a second has
+# all of these, as is told. Metad counts those that had begun.
+dies_recovering() {
+	local ms had before=0 inside=0
+	load "$MNT"
+	crash mount
+	wait "$writer" || true
+	writer=
+	for _ in 1 2 3 4 5 6; do
+		had=$(grep -c event=opened "$C/run/metad1.log")
+		rm -f "$T/m2.log"
+		"$BIN/hailfs" -f -o "log=$T/m2.log" "$C/cluster.conf" "$MNT" \
+			2>"$T/err" &
+		mounter=$!
+		ms=$((RANDOM % 200))
+		sleep "0.$(printf %03d $ms)"
+		kill -9 "$mounter" 2>/dev/null ||
+			{ cat "$T/err"; fail "no mount, after $ms ms"; }
+		wait "$mounter" 2>/dev/null || true
+		mounter=
+		grep -qs event=recovered "$T/err" "$T/m2.log" && break
+		if [ "$(grep -c event=opened "$C/run/metad1.log")" = "$had" ]
+		then
+			before=$((before + 1))
+		else
+			inside=$((inside + 1))
+		fi
+	done
+	cluster_up
+	holds "$MNT" "mounts that died before and in a recovery: $before, $inside"
+}
 stops_and_wakes() {
 	local late had
 	mkdir -p "$T/m2"
@@ -110,6 +143,7 @@ for _ in $(seq "${ROUNDS:-1}"); do
 	goes_on_without metad1
 	goes_on_without blockd1
 	goes_on_without metad1 blockd1
+	dies_recovering
 	stops_and_wakes
 done
 fsck_clean
