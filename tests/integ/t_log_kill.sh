@@ -1,7 +1,8 @@
 #!/bin/bash
 # Log directories: kill -9 of the mount under load, of log peers, and of both
-# at once; what was acknowledged is there, and nothing but log peers had it: the
-# blocks are not written before the mount dies.
+# at once; what was acknowledged is there. Of the end of each log nothing but log
+# peers had it; the rest may be in the blocks by then, as logs are destaged under
+# this load. t_log_options.sh has files of which nothing is in the blocks.
 . "$(dirname "$0")/lib.sh"
 need_root
 rounds=${ROUNDS:-2}
