@@ -1,7 +1,8 @@
 #!/bin/bash
 # What the options of a log directory promise: when a log is copied to the
 # blocks, and what its memory is (--destage), and what happens without peers
-# (--fallback). After each the mount is killed, and everything is there.
+# (--fallback), what the domains of peers have to do with it, and how many of them
+# may die (--peers). After each the mount is killed, and everything is there.
 . "$(dirname "$0")/lib.sh"
 need_root
 # Nothing gets to the blocks by age: only where a log is destaged.
@@ -152,4 +153,65 @@ try() { echo again >>"$MNT/refuse/h"; } 2>/dev/null
 within 20 try || fail "refuse: peers are back"
 kept "$MNT/refuse/f"
 grep -q again "$MNT/refuse/h" || fail "refuse: lost"
+fsck_clean
+cluster_down
+
+# A log of a directory without --destage, and where it is while the file is open
+# and afterwards.
+domains() { # NAME FOR EACH: of logd1, logd2, logd3
+	local i=0 name
+	sed -i '/^logd/s/ domain=.*//' "$C/cluster.conf"
+	for name in "$@"; do
+		i=$((i + 1))
+		sed -i "/^logd  *$i /s/\$/ domain=$name/" "$C/cluster.conf"
+	done
+	cluster_up
+	exec 9>>"$MNT/default/$1$2$3"
+	write "$MNT/default/$1$2$3" 32
+	within 10 is "len(l['files']) == 1 and l['files'][0]['seq'] >= 32" ||
+		fail "no log: $(log_status "l['files']")"
+}
+echo "# domains: where each peer has its own, the default is close"
+cluster_up
+mkdir "$MNT/default"
+"$CTL" log enable "$MNT/default" >/dev/null || fail "enable"
+cluster_down
+domains a b c
+sleep 1.5 # five intervals, and the mount has told of that
+is "all(f['destaged'] == 0 and not f['ordered'] for f in l['files'])" ||
+	fail "domains: $(log_status "l['files']")"
+[ "$(lent)" -gt $((3 * 32 * 65536)) ] || fail "domains: not all of it: $(lent)"
+exec 9>&-
+within 20 none_lent || fail "domains: closed: $(lent)"
+kept "$MNT/default/abc"
+
+echo "# domains: where two share one, it is interval"
+cluster_down
+domains a b a
+within 10 is "all(f['destaged'] == f['seq'] and f['ordered'] for f in l['files'])" ||
+	fail "domains: $(log_status "l['files']")"
+exec 9>&-
+kept "$MNT/default/aba"
+fsck_clean
+cluster_down
+
+echo "# peers: five have it, two of them die with the mount"
+C=$T/five
+MNT=$C/mnt
+K=(-c "$C/cluster.conf")
+UP_OPTS=
+cluster_up --logds 5 -o flush_age=1h
+UP_OPTS=flush_age=1h
+mkdir "$MNT/five"
+"$CTL" log enable "$MNT/five" --peers 5 --destage off >/dev/null || fail "enable"
+write "$MNT/five/f" 32
+within 10 is "[sorted(p['id'] for p in f['peers'] if p['state'] == 'up' and
+	p['acknowledged'] == f['seq']) for f in l['files']
+	if f['destaged'] == 0 and f['seq'] >= 32] == [[1, 2, 3, 4, 5]]" ||
+	fail "peers: $(log_status "l['files']")"
+[ "$(lent)" -gt $((5 * 32 * 65536)) ] || fail "peers: not all of it: $(lent)"
+read -r a b <<<"$(shuf -e 1 2 3 4 5 | tr '\n' ' ')"
+echo "# logd$a and logd${b%% *}"
+kept "$MNT/five/f" logd$a "logd${b%% *}"
+within 5 eval '[ "$(log_counter recovered)" -gt 0 ]' || fail "peers: there was no log"
 fsck_clean
