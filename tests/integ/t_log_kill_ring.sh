@@ -66,8 +66,8 @@ mount2() {
 		{ cat "$T/err"; fail "not refused, not mounted"; }
 	return 1
 }
-# Mounts die while they recover, or before, or behind it: a fifth of a second has
-# all of these, as is told. Metad counts those that had begun.
+# Mounts die while they recover, or before, or behind it, as is told. Metad counts
+# those that had begun.
 dies_recovering() {
 	local ms had before=0 inside=0
 	load "$MNT"
@@ -80,7 +80,7 @@ dies_recovering() {
 		"$BIN/hailfs" -f -o "log=$T/m2.log" "$C/cluster.conf" "$MNT" \
 			2>"$T/err" &
 		mounter=$!
-		ms=$((RANDOM % 200))
+		ms=$((RANDOM % 80))
 		sleep "0.$(printf %03d $ms)"
 		kill -9 "$mounter" 2>/dev/null ||
 			{ cat "$T/err"; fail "no mount, after $ms ms"; }

@@ -2,8 +2,8 @@
 # What one write to a log over verbs takes, by the client core without FUSE,
 # beside what the adapter alone takes for as many bytes. To one peer it shall be
 # twice that. To three it tells less: a write is answered by a majority, and here
-# soft-RoCE computes all three peers' packets on one emulated processor, one
-# after the other, where adapters work side by side.
+# soft-RoCE computes the packets of the client and of all three peers on the same
+# few emulated processors, where adapters work side by side.
 VM_LIMIT=${VM_LIMIT:-240}
 . "$(dirname "$0")/lib.sh"
 . "$VM_DIR/logs.sh"
