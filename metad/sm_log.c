@@ -287,8 +287,9 @@ int sm_run_log_lose(struct sm_ctx *x, const void *body, size_t len)
 
 	if (err != 0)
 		return err;
-	if (!sm_log_find(x->sm, q.ino, &l) || l.epoch != q.epoch ||
-	    l.session != x->session)
+	if (!sm_log_find(x->sm, q.ino, &l))
+		return -ENOENT;
+	if (l.epoch != q.epoch || l.session != x->session)
 		return -ESTALE;
 	if (l.peer_count == 0)
 		return -EINVAL;

@@ -88,11 +88,18 @@ uint32_t log_devs_away(struct core *c, struct log_writer_peer_id *ids)
 {
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < c->log->dev_count; i++)
-		if (c->log->devs[i]->away && count < LOG_WRITER_PEER_MAX)
+	for (uint32_t i = 0; i < c->log->dev_count; i++) {
+		const struct log_dev *d = c->log->devs[i];
+		const struct cmap_log *m = cmap_find_log(c->blk->map, d->id);
+
+		/* One that was never reached goes by what metad knows; of one
+		 * that was, another boot may be reachable. */
+		if (d->away && count < LOG_WRITER_PEER_MAX)
 			ids[count++] = (struct log_writer_peer_id){
-				c->log->devs[i]->id, c->log->devs[i]->boot_id,
+				d->id, !d->boot_id && m ? m->boot_id :
+							  d->boot_id,
 			};
+	}
 	return count;
 }
 

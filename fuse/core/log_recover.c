@@ -392,8 +392,7 @@ static int recover_done(struct recovery *r, int err)
 	return err == -ESTALE || err == -ENOMEM ? err : 0;
 }
 
-/* One that others have to wait for, or that waits for them, is put behind
- * *@tail. */
+/* What is to be done with it, and with what, is put behind *@tail. */
 static int recover_entry(struct core *c, const struct meta_log_entry *e,
 			 uint64_t deadline_ms, struct recovery ***tail)
 {
@@ -405,10 +404,8 @@ static int recover_entry(struct core *c, const struct meta_log_entry *e,
 	r->c = c;
 	r->e.ino = e->ino;
 	err = recover_read(r, deadline_ms);
-	if (!r->ordered)
-		return recover_done(r, err == -ENOENT || err == -EBUSY ? err :
-				       recover_end(r, err));
-	if (err == -ESTALE || err == -ENOMEM)
+	if (err == -ENOENT || err == -EBUSY || err == -ESTALE ||
+	    err == -ENOMEM)
 		return recover_done(r, err);
 	r->err = err;
 	**tail = r;
@@ -426,12 +423,17 @@ static int judge(struct core *c, struct recovery *list)
 	int err;
 
 	for (struct recovery *r = list; r; r = r->next) {
-		if (r->err == -ENODATA || (!r->back && !r->err))
+		if (!r->ordered || r->err == -ENODATA || (!r->back && !r->err))
 			continue;
+		/* What a journal has of it is not written over. */
+		if (r->err)
+			log_redo_keep(c, r->e.ino);
 		if (alive && !(r->e.flags & META_LOG_LOST)) {
 			err = recovery_lose(r);
-			if (err)
+			if (err && err != -ENOENT)
 				return err;
+			if (err)
+				r->err = -ENODATA; /* gone with its file */
 		}
 		if (r->err)
 			continue;
@@ -445,9 +447,9 @@ static int judge(struct core *c, struct recovery *list)
 	return 0;
 }
 
-/* Those that the blocks follow in order: all at one moment. With @err they are
- * only freed. */
-static int recover_ordered(struct core *c, struct recovery *list, int err)
+/* Nothing is applied before all have been read; those that the blocks follow in
+ * order are, all at one moment. With @err they are only freed. */
+static int recover_listed(struct core *c, struct recovery *list, int err)
 {
 	struct recovery *r, *next;
 	int failed = 0;
@@ -536,7 +538,7 @@ static int recover_list(struct core *c, uint64_t deadline_ms,
 
 int log_recover_all(struct core *c, uint64_t deadline_ms)
 {
-	struct recovery *ordered = NULL, **tail = &ordered;
+	struct recovery *listed = NULL, **tail = &listed;
 	uint64_t began = core_now_ms();
 	int err, late;
 
@@ -546,7 +548,7 @@ int log_recover_all(struct core *c, uint64_t deadline_ms)
 	err = recover_list(c, deadline_ms, NULL);
 	if (!err)
 		err = recover_list(c, deadline_ms, &tail);
-	late = recover_ordered(c, ordered, err);
+	late = recover_listed(c, listed, err);
 	err = err ? err : late;
 	log_redo_end(c, !err);
 	core_lock(c);

@@ -387,7 +387,7 @@ static bool has_records(const struct recovery *r)
 {
 	const struct log_answer *an = &r->answers[r->from];
 
-	if (r->err)
+	if (r->err || !r->ordered)
 		return false;
 	if (r->section)
 		return true;

@@ -381,6 +381,16 @@ static void give_up(struct log_file *lf)
 	log_destage(lf);
 }
 
+/* While nobody waits for it what it has is put into the blocks first: it goes
+ * on when they do not take that, and its peers are back. */
+static void leave(struct log_file *lf, uint64_t now_ms)
+{
+	if (lf->waits || (log_destaged(lf) && wb_inode_clean(lf->in)))
+		give_up(lf);
+	else if (!lf->destaging && now_ms >= lf->destage_retry_ms)
+		log_destage(lf);
+}
+
 static int victim_find(const struct log_file *lf, uint64_t now_ms)
 {
 	for (uint32_t i = 0; i < LOG_WRITER_PEER_MAX; i++)
@@ -408,7 +418,7 @@ static void candidates_done(struct meta_call *mc, int err, const uint8_t *body,
 		lf->retry_ms = now_ms + LOG_RETRY_MS;
 		lf->shun_count = err ? lf->shun_count : 0;
 		if (!err && !majority_stays(lf))
-			give_up(lf);
+			leave(lf, now_ms);
 	} else if (victim >= 0) {
 		with = log_writer_replace(&lf->w, (uint32_t)victim, id);
 		if (with >= 0) {
@@ -504,7 +514,7 @@ static void tick_majority(struct log_file *lf, uint64_t now_ms)
 	if (lf->stalled_ms == 0)
 		lf->stalled_ms = now_ms;
 	if (now_ms - lf->stalled_ms >= limit)
-		give_up(lf);
+		leave(lf, now_ms);
 }
 
 /* ---- the tick ---- */

@@ -241,9 +241,52 @@ static void test_a_journal_is_wanted_when_the_old_one_goes(void **state)
 	scene_end(&s);
 }
 
+static bool majority(struct lmount *m, struct core_file *f)
+{
+	bool up;
+
+	core_lock(m->d->f.c);
+	up = f->in->log && log_writer_majority(&f->in->log->w);
+	core_unlock(m->d->f.c);
+	return up;
+}
+
+/* Nobody waits for the log, and neither peers nor blocks are to be had: when
+ * its peers are back it goes on. */
+static void test_an_idle_log_whose_peers_come_back_goes_on(void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f");
+	uint64_t opened;
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, LEN, 1), 0);
+	wait_until(lm_have(m, core_file_ino(f), 1) == 3);
+	opened = lm_count(m, opened);
+	d_fail(m->d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
+	for (uint32_t i = 0; i < 2; i++)
+		mini_logd_down(m->d->l[i]);
+	wait_until(lm_field(m, f, destage_err) == (uint64_t)-ENOSPC);
+	for (uint32_t i = 0; i < 2; i++)
+		mini_logd_up(m->d->l[i], false);
+	wait_until(majority(m, f));
+	assert_int_equal(lm_write(m, f, LEN, LEN, 2), 0);
+	assert_int_equal(lm_count(m, opened), opened);
+	d_fail(m->d, WIRE_OP_BLK_WRITE, 0, 0);
+	assert_int_equal(d_fsync(m->d, f), 0);
+	lm_remount(m);
+	f = lm_open(m, m->dir, "f");
+	lm_check(m, f, 0, LEN, 1);
+	lm_check(m, f, LEN, LEN, 2);
+	d_close(m->d, f);
+	lm_stop(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			test_an_idle_log_whose_peers_come_back_goes_on),
 		cmocka_unit_test(test_holes_that_grow_a_file_fill_regions),
 		cmocka_unit_test(test_a_cut_that_the_log_cannot_have_fails),
 		cmocka_unit_test(test_a_cut_that_came_late_is_carried_out),

@@ -479,6 +479,43 @@ static void test_a_recovery_that_fails_leaves_the_journal(void **state)
 	scene_end(&s);
 }
 
+/* Of the first log one peer is heard of too late, of the other one in time:
+ * what the journal has of the first is not written over with what is done. */
+static void test_the_journal_is_kept_for_a_log_that_waits(void **state)
+{
+	struct log_scene s = scene_begun();
+	struct fix_call *k;
+	uint64_t raised;
+	pthread_t t;
+	void *err;
+
+	(void)state;
+	d_hold(s.m->d, WIRE_OP_BLK_WRITE, true);
+	scene_write(&s, 200);
+	k = scene_page_start(&s, 2);
+	lm_hold_behind_journal(s.m);
+	lm_power_cut(s.m);
+	(void)fix_call_end(k, NULL);
+	mini_logd_down(s.m->d->l[2]);
+	raised = mini_metad_executed(s.m->d->f.m, WIRE_OP_META_LOG_RAISE);
+	s.m->d->f.c = dfix_core_new(s.m->d);
+	assert_int_equal(pthread_create(&t, NULL, start_thread, &s), 0);
+	/* the journal, the first, the second */
+	wait_until(mini_metad_executed(s.m->d->f.m, WIRE_OP_META_LOG_RAISE) ==
+		   raised + 3);
+	mini_logd_up(s.m->d->l[2], true);
+	pthread_join(t, &err);
+	assert_int_equal((intptr_t)err, 0);
+	assert_int_equal(lm_count(s.m, lost), 1);
+	assert_int_equal(lm_count(s.m, redone), 1);
+	lm_remount(s.m);
+	assert_int_equal(lm_count(s.m, lost), 0);
+	assert_int_equal(lm_count(s.m, redone), 1);
+	scene_open(&s);
+	scene_check(&s, 200);
+	scene_end(&s);
+}
+
 static void test_a_recovery_needs_no_journal(void **state)
 {
 	struct log_scene s = scene_begun();
@@ -522,6 +559,7 @@ int main(void)
 		cmocka_unit_test(test_a_log_does_not_go_back_alone),
 		cmocka_unit_test(test_nor_does_one_that_is_lost_later),
 		cmocka_unit_test(test_a_recovery_that_fails_leaves_the_journal),
+		cmocka_unit_test(test_the_journal_is_kept_for_a_log_that_waits),
 		cmocka_unit_test(test_a_recovery_needs_no_journal),
 	};
 

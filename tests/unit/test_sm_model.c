@@ -589,9 +589,10 @@ static int op_log(struct world *w, int *want)
 		return got;
 	case 2:
 		got = sm_client_log_lose(&w->c, ino, epoch);
-		*want = e->epoch == 0 || e->epoch != epoch ? -ESTALE :
-			e->journal			   ? -EINVAL :
-							     0;
+		*want = e->epoch == 0	  ? -ENOENT :
+			e->epoch != epoch ? -ESTALE :
+			e->journal	  ? -EINVAL :
+					    0;
 		if (*want == 0)
 			e->flags |= META_LOG_LOST;
 		break;
