@@ -346,10 +346,11 @@ WIRE_MESSAGE(meta_log_set, META_LOG_SET_FIELDS);
  * DROP (mutation): all of it is in the blocks, durably. -ESTALE: another epoch
  * or owner; no entry is no error; a journal goes when its orphan is returned.
  * reply: rhdr, when it is durable
- * LOSE (mutation; meta_log_drop): all its peers have lost it, and the file must
- * not be served as it was before, as long as the entry is there: what others
- * wrote since then is. -ENOENT: no entry; -ESTALE: another epoch or owner;
- * -EINVAL: a journal. reply: meta_log_entry, when it is durable */
+ * LOSE (mutation; meta_log_drop): all its peers have lost it, or may turn out
+ * to have, and the file must not be served as it was before, as long as the
+ * entry is there: what others wrote since then is. -ENOENT: no entry; -ESTALE:
+ * another epoch or owner; -EINVAL: a journal. reply: meta_log_entry, when it is
+ * durable */
 #define META_LOG_DROP_FIELDS(F) F(u64, ino) F(u64, epoch)
 WIRE_MESSAGE(meta_log_drop, META_LOG_DROP_FIELDS);
 /* LIST (query): entries after @ino, by ino; @session 0: of all; @count_max,

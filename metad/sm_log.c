@@ -58,8 +58,7 @@ bool sm_log_decode(struct sm_log *l, uint64_t ino, struct wire_in *val)
 	l->flags = (uint8_t)(version >> 32);
 	l->session = sm_get_varint(val);
 	return !val->bad && (version >> 32 & ~KEPT_FLAGS) == 0 &&
-	       ino != 0 &&
-	       l->data_epoch != 0 && l->data_epoch <= l->epoch &&
+	       ino != 0 && l->data_epoch != 0 && l->data_epoch <= l->epoch &&
 	       l->session != 0 && peers_decode(val, l);
 }
 
@@ -263,34 +262,37 @@ int sm_check_log_drop(const void *body, size_t len)
 	return meta_log_drop_parse(body, len, &q);
 }
 
-int sm_run_log_drop(struct sm_ctx *x, const void *body, size_t len)
+/* The entry that is meant, if it is the session's. */
+static int log_owned(struct sm_ctx *x, const void *body, size_t len,
+		     struct sm_log *l)
 {
 	struct meta_log_drop q;
-	struct sm_log l;
 	int err = meta_log_drop_parse(body, len, &q);
 
 	if (err != 0)
 		return err;
-	if (!sm_log_find(x->sm, q.ino, &l))
-		return 0;
-	if (l.epoch != q.epoch || l.session != x->session)
-		return -ESTALE;
-	sm_log_forget(x->sm, q.ino);
-	return 0;
+	if (!sm_log_find(x->sm, q.ino, l))
+		return -ENOENT;
+	return l->epoch == q.epoch && l->session == x->session ? 0 : -ESTALE;
+}
+
+int sm_run_log_drop(struct sm_ctx *x, const void *body, size_t len)
+{
+	struct sm_log l;
+	int err = log_owned(x, body, len, &l);
+
+	if (err == 0)
+		sm_log_forget(x->sm, l.ino);
+	return err == -ENOENT ? 0 : err;
 }
 
 int sm_run_log_lose(struct sm_ctx *x, const void *body, size_t len)
 {
-	struct meta_log_drop q;
 	struct sm_log l;
-	int err = meta_log_drop_parse(body, len, &q);
+	int err = log_owned(x, body, len, &l);
 
 	if (err != 0)
 		return err;
-	if (!sm_log_find(x->sm, q.ino, &l))
-		return -ENOENT;
-	if (l.epoch != q.epoch || l.session != x->session)
-		return -ESTALE;
 	if (l.peer_count == 0)
 		return -EINVAL;
 	l.flags |= META_LOG_LOST;

@@ -90,15 +90,16 @@ uint32_t log_devs_away(struct core *c, struct log_writer_peer_id *ids)
 
 	for (uint32_t i = 0; i < c->log->dev_count; i++) {
 		const struct log_dev *d = c->log->devs[i];
-		const struct cmap_log *m = cmap_find_log(c->blk->map, d->id);
+		const struct cmap_log *m;
 
+		if (!d->away || count == LOG_WRITER_PEER_MAX)
+			continue;
 		/* One that was never reached goes by what metad knows; of one
 		 * that was, another boot may be reachable. */
-		if (d->away && count < LOG_WRITER_PEER_MAX)
-			ids[count++] = (struct log_writer_peer_id){
-				d->id, !d->boot_id && m ? m->boot_id :
-							  d->boot_id,
-			};
+		m = d->boot_id ? NULL : cmap_find_log(c->blk->map, d->id);
+		ids[count++] = (struct log_writer_peer_id){
+			d->id, m ? m->boot_id : d->boot_id,
+		};
 	}
 	return count;
 }

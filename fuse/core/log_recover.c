@@ -9,9 +9,10 @@
  * log that reaches as far for the next one, and to apply the records again
  * gives the same file.
  *
- * Power may go in the middle, and the peers' memory with it. So logs that the
- * blocks follow in order are read first, all of them, and go to a journal
- * together (log_redo.c) before one of them is applied.
+ * Power may go in the middle, and the peers' memory with it. So all logs are
+ * read before one is applied, those that cannot be recovered are judged by what
+ * the others are, and those that the blocks follow in order go to a journal
+ * together (log_redo.c).
  *
  * Runs on the thread that starts the mount, and blocks. */
 #include "fuse/core/log_recover.h"
@@ -180,8 +181,8 @@ int recovery_set_journal(struct recovery *r, uint64_t ino)
 	return err ? err : core_call_wait(r->c, start_sync, 0);
 }
 
-/* It does not go back, in no mount. */
-static int recovery_lose(struct recovery *r)
+/* DROP or LOSE of its entry. */
+static int entry_end(struct recovery *r, uint16_t op)
 {
 	struct meta_log_drop d = { .ino = r->e.ino, .epoch = r->epoch };
 	struct meta_call *mc;
@@ -189,8 +190,7 @@ static int recovery_lose(struct recovery *r)
 	struct wire_out o;
 	int err;
 
-	mc = meta_call_new(r->c, WIRE_OP_META_LOG_LOSE, meta_log_drop_size(&d),
-			   &o);
+	mc = meta_call_new(r->c, op, meta_log_drop_size(&d), &o);
 	if (!mc)
 		return -ENOMEM;
 	meta_log_drop_encode(&o, &d);
@@ -202,20 +202,8 @@ static int recovery_lose(struct recovery *r)
 
 int recovery_drop(struct recovery *r)
 {
-	struct meta_log_drop d = { .ino = r->e.ino, .epoch = r->epoch };
-	struct meta_call *mc;
-	struct waiting w;
-	struct wire_out o;
-	int err;
+	int err = entry_end(r, WIRE_OP_META_LOG_DROP);
 
-	mc = meta_call_new(r->c, WIRE_OP_META_LOG_DROP, meta_log_drop_size(&d),
-			   &o);
-	if (!mc)
-		return -ENOMEM;
-	meta_log_drop_encode(&o, &d);
-	waiting_init(&w);
-	err = ask(r->c, mc, &o, &w);
-	waiting_fini(&w);
 	return err ? err : core_call_wait(r->c, start_sync, 0);
 }
 
@@ -429,7 +417,7 @@ static int judge(struct core *c, struct recovery *list)
 		if (r->err)
 			log_redo_keep(c, r->e.ino);
 		if (alive && !(r->e.flags & META_LOG_LOST)) {
-			err = recovery_lose(r);
+			err = entry_end(r, WIRE_OP_META_LOG_LOSE);
 			if (err && err != -ENOENT)
 				return err;
 			if (err)

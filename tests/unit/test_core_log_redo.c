@@ -315,20 +315,31 @@ static void *start_thread(void *arg)
 	return (void *)(intptr_t)core_start(s->m->d->f.c, WAIT_MS);
 }
 
+/* What a journal has of both logs, from seed 200 on, is nowhere else. Returns
+ * its inode. */
+static uint64_t power_lost_behind_journal(struct log_scene *s)
+{
+	struct fix_call *k;
+	uint64_t ino;
+
+	d_hold(s->m->d, WIRE_OP_BLK_WRITE, true);
+	scene_write(s, 200);
+	k = scene_page_start(s, 2);
+	lm_hold_behind_journal(s->m);
+	ino = scene_log(s->m, jour.ino);
+	lm_power_cut(s->m);
+	(void)fix_call_end(k, NULL);
+	return ino;
+}
+
 static void test_it_is_done_again_twice(void **state)
 {
 	struct log_scene s = scene_begun();
-	struct fix_call *k;
 	pthread_t t;
 	void *err;
 
 	(void)state;
-	d_hold(s.m->d, WIRE_OP_BLK_WRITE, true);
-	scene_write(&s, 200);
-	k = scene_page_start(&s, 2);
-	lm_hold_behind_journal(s.m);
-	lm_power_cut(s.m);
-	(void)fix_call_end(k, NULL);
+	(void)power_lost_behind_journal(&s);
 	/* The next dies in the middle of its recovery. */
 	d_hold(s.m->d, WIRE_OP_BLK_WRITE, true);
 	s.m->d->f.c = dfix_core_new(s.m->d);
@@ -456,17 +467,10 @@ static void test_nor_does_one_that_is_lost_later(void **state)
 static void test_a_recovery_that_fails_leaves_the_journal(void **state)
 {
 	struct log_scene s = scene_begun();
-	struct fix_call *k;
 	uint64_t ino;
 
 	(void)state;
-	d_hold(s.m->d, WIRE_OP_BLK_WRITE, true);
-	scene_write(&s, 200);
-	k = scene_page_start(&s, 2);
-	lm_hold_behind_journal(s.m);
-	ino = scene_log(s.m, jour.ino);
-	lm_power_cut(s.m);
-	(void)fix_call_end(k, NULL);
+	ino = power_lost_behind_journal(&s);
 	d_fail(s.m->d, WIRE_OP_BLK_WRITE, -ENOSPC, -1);
 	assert_int_equal(lm_start(s.m), 0);
 	assert_int_equal(lm_count(s.m, lost), 2);
@@ -484,18 +488,12 @@ static void test_a_recovery_that_fails_leaves_the_journal(void **state)
 static void test_the_journal_is_kept_for_a_log_that_waits(void **state)
 {
 	struct log_scene s = scene_begun();
-	struct fix_call *k;
 	uint64_t raised;
 	pthread_t t;
 	void *err;
 
 	(void)state;
-	d_hold(s.m->d, WIRE_OP_BLK_WRITE, true);
-	scene_write(&s, 200);
-	k = scene_page_start(&s, 2);
-	lm_hold_behind_journal(s.m);
-	lm_power_cut(s.m);
-	(void)fix_call_end(k, NULL);
+	(void)power_lost_behind_journal(&s);
 	mini_logd_down(s.m->d->l[2]);
 	raised = mini_metad_executed(s.m->d->f.m, WIRE_OP_META_LOG_RAISE);
 	s.m->d->f.c = dfix_core_new(s.m->d);
