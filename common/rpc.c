@@ -59,6 +59,7 @@ static void run_deadlines(struct rpc_net *n, uint64_t now_ms)
 
 static void peer_free(struct rpc_peer *p)
 {
+	free(atomic_load(&p->place));
 	resolve_free(p->lookup);
 	pthread_cond_destroy(&p->send_cond);
 	pthread_mutex_destroy(&p->lock);
@@ -79,6 +80,30 @@ static void peer_end(struct rpc_peer *p)
 	peer_free(p);
 }
 
+static void peer_place(struct rpc_peer *p, const struct rpc_place *at)
+{
+	resolve_free(p->lookup);
+	p->lookup = NULL;
+	memcpy(p->host, at->host, sizeof(p->host));
+	p->port = at->port;
+	p->addrs = (struct resolved_list){ .count = 0 };
+	p->addrs_chosen = false;
+	p->addr_at = 0;
+	p->lookup_end_ms = 0;
+	p->is_name = !resolve_numeric(p->host, p->port, &p->addrs);
+	snprintf(p->label, sizeof(p->label), "%s:%u", p->host, p->port);
+}
+
+static void peer_reset(struct rpc_peer *p)
+{
+	struct rpc_place *at = atomic_exchange(&p->place, NULL);
+
+	if (at)
+		peer_place(p, at);
+	free(at);
+	conn_reset(p);
+}
+
 /* What other threads asked for. */
 static void run_pokes(struct rpc_net *n)
 {
@@ -94,7 +119,7 @@ static void run_pokes(struct rpc_net *n)
 		if (atomic_load(&p->closing))
 			peer_end(p);
 		else if (atomic_exchange(&p->reset_wanted, false))
-			conn_reset(p);
+			peer_reset(p);
 		else if (p->bad)
 			conn_lose(p, p->bad);
 	}
@@ -373,13 +398,13 @@ int rpc_peer_new(struct rpc_net *n, const char *addr, uint16_t port,
 		 struct rpc_peer **ret)
 {
 	struct rpc_peer *p = calloc(1, sizeof(*p));
+	struct rpc_place at;
 
 	if (!p)
 		return -ENOMEM;
-	snprintf(p->host, sizeof(p->host), "%s", addr);
-	p->port = port;
-	p->is_name = !resolve_numeric(addr, port, &p->addrs);
-	snprintf(p->label, sizeof(p->label), "%s:%u", addr, port);
+	at.port = port;
+	snprintf(at.host, sizeof(at.host), "%s", addr);
+	peer_place(p, &at);
 	p->net = n;
 	p->ops = ops;
 	p->arg = arg;
@@ -420,6 +445,19 @@ void rpc_peer_reset(struct rpc_peer *p)
 {
 	atomic_store(&p->reset_wanted, true);
 	rpc_net_poke(p->net);
+}
+
+int rpc_peer_move(struct rpc_peer *p, const char *addr, uint16_t port)
+{
+	struct rpc_place *at = malloc(sizeof(*at));
+
+	if (!at)
+		return -ENOMEM;
+	snprintf(at->host, sizeof(at->host), "%s", addr);
+	at->port = port;
+	free(atomic_exchange(&p->place, at));
+	rpc_peer_reset(p);
+	return 0;
 }
 
 /* ---- frames ---- */

@@ -144,6 +144,9 @@ bool rpc_peer_is_up(struct rpc_peer *p);
 void rpc_peer_rest(struct rpc_peer *p, uint64_t ms);
 /* Drops the connection; a new one (larger incarnation) is made at once. */
 void rpc_peer_reset(struct rpc_peer *p);
+/* As that, and it is at another address from now on (see rpc_peer_new()).
+ * Returns 0 or -ENOMEM. */
+int rpc_peer_move(struct rpc_peer *p, const char *addr, uint16_t port);
 
 /* Its answers may come on a caller's thread, see rpc_help(). Before anything is
  * sent to it, within the lock or thread that made it. */

@@ -52,6 +52,11 @@ enum conn_state {
 	CONN_UP,
 };
 
+struct rpc_place {
+	char host[CMAP_ADDR_LEN_MAX + 1];
+	uint16_t port;
+};
+
 struct rpc_peer {
 	struct rpc_net *net;
 	const struct rpc_peer_ops *ops;
@@ -63,6 +68,9 @@ struct rpc_peer {
 	char label[CMAP_ADDR_LEN_MAX + 8]; /* addr:port, for people */
 	struct rpc_peer *next; /* net->peers; net->lock */
 	atomic_bool closing, reset_wanted;
+	/* Where it is from the reset on; NULL: where it was. Owned by who takes
+	 * it out. */
+	struct rpc_place *_Atomic place;
 
 	pthread_mutex_t lock;
 	pthread_cond_t send_cond; /* somebody waits for sending to change */

@@ -84,6 +84,29 @@ struct log_dev *log_dev_of(struct core *c, uint32_t id)
 	return d;
 }
 
+static void dev_move(struct log_dev *d, const struct cmap_log *m)
+{
+	if (!m || !m->addr[0] ||
+	    (d->port == m->port && strcmp(d->addr, m->addr) == 0))
+		return;
+	diag_info("log", "event=logd-moved id=%u addr=%s:%u", d->id, m->addr,
+		  m->port);
+	if (rpc_peer_move(d->peer, m->addr, m->port))
+		return; /* with the next map */
+	memcpy(d->addr, m->addr, sizeof(d->addr));
+	d->port = m->port;
+	d->ended = false; /* that was said of the other place */
+}
+
+void log_devs_move(struct core *c)
+{
+	core_lock(c);
+	for (uint32_t i = 0; i < c->log->dev_count; i++)
+		dev_move(c->log->devs[i],
+			 cmap_find_log(c->blk->map, c->log->devs[i]->id));
+	core_unlock(c);
+}
+
 uint32_t log_devs_away(struct core *c, struct log_writer_peer_id *ids)
 {
 	uint32_t count = 0;

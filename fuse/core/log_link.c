@@ -421,6 +421,8 @@ static void link_tcp(struct log_file *lf, uint32_t peer, const char *why)
 		  (unsigned long long)lf->epoch, lf->w.peers[peer].id, why);
 	link_again(lf, peer);
 	lf->links[peer].xport = &log_xport_tcp;
+	if (lf->w.peers[peer].state == LOG_PEER_UP)
+		lf->links[peer].trouble_ms = 0; /* it is there this way */
 }
 
 static void connect_done(struct rpc_call *call, int status,

@@ -393,6 +393,8 @@ void log_dev_ping(struct log_dev *d);
 /* Those known not to be there: a log shall not begin with them. Returns how
  * many; @ids: [LOG_WRITER_PEER_MAX]. */
 uint32_t log_devs_away(struct core *c, struct log_writer_peer_id *ids);
+/* There is another map: daemons may be elsewhere. Not under the lock. */
+void log_devs_move(struct core *c);
 
 /* ---- log_tick.c; lock held ---- */
 void log_tick_want(struct core *c);

@@ -1,6 +1,7 @@
 /* The mount's session with metad: opening, keepalives, the cluster map,
  * closing.
  */
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 #include "common/clock.h"
@@ -159,6 +160,8 @@ static int map_take(struct meta_client *m, const uint8_t *body, uint32_t len)
 	if (map->epoch >= m->map_epoch) {
 		rpc_set_epoch(c->net, map->epoch);
 		err = blk_client_set_map(c, map);
+		if (!err)
+			log_devs_move(c);
 		core_lock(c);
 		if (!err)
 			m->map_epoch = map->epoch;

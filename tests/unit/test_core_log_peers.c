@@ -111,6 +111,48 @@ static void test_a_peer_that_came_back_empty_may_replace_itself(void **state)
 	check_after_death(m, 21, 0);
 }
 
+/* A machine went, another has its place, with another address. */
+static void test_a_peer_may_come_back_elsewhere(void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f");
+	uint64_t ino = core_file_ino(f);
+	struct mini_logd *old = m->d->l[1];
+
+	(void)state;
+	for (uint32_t i = 0; i < 20; i++)
+		assert_int_equal(lm_write(m, f, i * LEN, LEN, i), 0);
+	mini_logd_down(old);
+	assert_int_equal(lm_write(m, f, 20 * LEN, LEN, 20), 0);
+	m->d->l[1] = mini_logd_new(2, mini_metad_cluster_id(m->d->f.m),
+				   4u << 20);
+	mini_logd_restart(m->d->l[1]); /* another boot id than @old */
+	lm_tell(m, 1, true);
+	wait_until(mini_logd_seq(m->d->l[1], ino) == 21);
+	wait_until(lm_count(m, replaced) == 1);
+	assert_int_equal(mini_logd_violations(old), 0);
+	mini_logd_free(old);
+	check_after_death(m, 21, 0);
+}
+
+/* Over TCP, after RDMA did not work: nothing is wrong with it. */
+static void test_a_peer_that_fell_back_to_tcp_stays(void **state)
+{
+	struct core_file *f;
+	struct lmount *m = begun(20, &f);
+	struct core *c = m->d->f.c;
+
+	(void)state;
+	core_lock(c);
+	log_link_lost(f->in->log, 1, false, "the test says so");
+	core_unlock(c);
+	assert_int_equal(lm_field(m, f, links[1].trouble_ms), 0);
+	assert_int_equal(lm_write(m, f, 20 * LEN, LEN, 20), 0);
+	wait_until(lm_have(m, core_file_ino(f), 21) == 3);
+	assert_int_equal(lm_count(m, replaced), 0);
+	check_after_death(m, 21, 0);
+}
+
 static void test_a_peer_that_hangs_is_replaced(void **state)
 {
 	struct core_file *f;
@@ -612,6 +654,8 @@ int main(void)
 		cmocka_unit_test(test_a_peer_that_came_back_empty_is_replaced),
 		cmocka_unit_test(
 			test_a_peer_that_came_back_empty_may_replace_itself),
+		cmocka_unit_test(test_a_peer_may_come_back_elsewhere),
+		cmocka_unit_test(test_a_peer_that_fell_back_to_tcp_stays),
 		cmocka_unit_test(test_a_peer_that_hangs_is_replaced),
 		cmocka_unit_test(
 			test_a_late_answer_of_a_replaced_peer_is_nobodys),

@@ -317,6 +317,35 @@ static void a_reset_makes_a_newer_connection(void **state)
 	rpc_log_wait('c', 1);
 }
 
+/* What it was asked is asked again there; nobody comes where it was. */
+static void who_moves_is_found_where_he_is(void **state)
+{
+	struct rpc_fix *x = *state;
+	struct tcp_server other;
+	struct test_call t;
+
+	tcp_server_init(&other);
+	rpc_call_make(&t, 1, RPC_F_RETRY, 0);
+	rpc_send(x->p, &t.rpc);
+	frame_free(tcp_recv(&x->c));
+	assert_int_equal(rpc_peer_move(x->p, "127.0.0.1", other.port), 0);
+	tcp_wait_end(&x->c);
+	tcp_close(&x->c);
+	tcp_accept_hello(&other, &x->c, 0);
+	rpc_fix_serve(&x->c, 1);
+	rpc_log_wait('c', 1);
+	/* Also while nobody is there; of two places the last counts. */
+	assert_int_equal(rpc_peer_move(x->p, "127.0.0.1", 1), 0);
+	tcp_wait_end(&x->c);
+	tcp_close(&x->c);
+	rpc_log_wait('d', 2);
+	assert_int_equal(rpc_peer_move(x->p, "192.0.2.1", 1), 0);
+	assert_int_equal(rpc_peer_move(x->p, "localhost", x->s.port), 0);
+	tcp_accept_hello(&x->s, &x->c, 0);
+	rpc_log_wait('u', 3);
+	tcp_server_stop(&other);
+}
+
 /* More than the sockets hold, to a daemon that does not read yet. */
 static void a_full_socket_is_continued(void **state)
 {
@@ -403,6 +432,7 @@ int main(void)
 		t(first_calls_go_before_those_that_wait),
 		t(first_calls_end_with_their_connection),
 		t(a_reset_makes_a_newer_connection),
+		t(who_moves_is_found_where_he_is),
 		t(a_full_socket_is_continued),
 		t(a_deadline_in_the_middle_of_sending_resets),
 	};
