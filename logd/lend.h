@@ -74,7 +74,8 @@ struct lend_ops {
 	void (*end)(void *arg, struct lend_log *g);
 	/* It was fenced: its writer is not to be heard any more. */
 	void (*fenced)(void *arg, struct lend_log *g);
-	/* Can its writer hear that its memory is wanted back? NULL: each. */
+	/* Has its writer heard that its memory is wanted back, and could act?
+	 * NULL: each. */
 	bool (*hears)(void *arg, const struct lend_log *g);
 };
 

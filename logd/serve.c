@@ -273,6 +273,7 @@ static void on_log_ping(struct lreq *q)
 	uint8_t *body;
 	size_t cap;
 
+	lserve_told(q->s, lconn_user(q->c));
 	if (lend_stats(l)->given_up > 0 || lend_draining(l))
 		lend_each(l, wanted_one, &w);
 	if (until_ms > now_ms)

@@ -50,7 +50,9 @@ void lserve_free(struct lserve *s); /* NULL: no-op */
 void lserve_flush(struct lserve *s);
 /* A log's writer is fenced: his connections close. For lend_ops->fenced(). */
 void lserve_fenced(struct lserve *s, const struct lend_log *g);
-/* Is the writer of @g connected? */
+/* Is the writer of @g connected, and has it heard that memory is wanted back?
+ * What was sent to it may still lie in a socket of a process that is stopped:
+ * what shows it is that it asks again. */
 bool lserve_hears(const struct lserve *s, const struct lend_log *g);
 
 /* @m is taken; an older one than ours is dropped. Also says that the map was

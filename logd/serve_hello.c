@@ -126,6 +126,8 @@ static int hello_replace(struct lreq *q, struct lpeer *p)
 	p->incarnation = m->incarnation;
 	old = p->conn;
 	p->conn = q->c;
+	p->told = false;
+	p->told_ms = 0;
 	sc->peer = p;
 	if (!old)
 		return 0;
@@ -192,7 +194,21 @@ bool lserve_hears(const struct lserve *s, const struct lend_log *g)
 {
 	const struct lpeer *p = peer_find(s, WIRE_ROLE_CLIENT, g->session, 0);
 
-	return p && p->conn;
+	return p && p->conn && p->told_ms > 0 &&
+	       loop_now_ms(s->o.loop) - p->told_ms < SERVE_TOLD_MS;
+}
+
+void lserve_told(struct lserve *s, const struct lserve_conn *sc)
+{
+	struct lpeer *p = sc->peer;
+
+	if (!p)
+		return;
+	if (!lend_draining(s->o.lend))
+		p->told_ms = 0;
+	else if (p->told)
+		p->told_ms = loop_now_ms(s->o.loop);
+	p->told = lend_draining(s->o.lend);
 }
 
 void lserve_fenced(struct lserve *s, const struct lend_log *g)

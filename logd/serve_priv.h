@@ -9,6 +9,8 @@
 /* A HELLO that may not be answered now waits this long; then the connection is
  * closed, and its peer comes again. */
 #define SERVE_WAIT_MS 10000u
+/* Who asks each second and has not asked for so long may be stopped. */
+#define SERVE_TOLD_MS 3000u
 /* A wish for a newer map is repeated, as the answer may have been older. */
 #define SERVE_MAP_AGAIN_MS 200u
 
@@ -29,6 +31,10 @@ struct lpeer {
 	uint32_t id; /* daemons */
 	uint64_t incarnation;
 	struct lconn *conn; /* NULL: none now */
+	/* Over this connection: its last LOG_PING was answered while memory was
+	 * wanted back; one came after such an answer, lately (0: none). */
+	bool told;
+	uint64_t told_ms;
 	struct lpeer *next;
 };
 
@@ -83,6 +89,8 @@ bool lserve_wait(struct lserve *s, struct lconn *c, bool for_map);
 /* serve_hello.c */
 bool lserve_hello(struct lreq *q); /* as ops->frame */
 void lserve_conn_gone(struct lserve *s, struct lserve_conn *sc);
+/* A LOG_PING of its is being answered. */
+void lserve_told(struct lserve *s, const struct lserve_conn *sc);
 /* The map changed: connections of dead sessions are closed. */
 void lserve_map_changed(struct lserve *s);
 void lserve_peers_free(struct lserve *s);

@@ -99,6 +99,8 @@ static void a_drain_asks_and_then_takes(struct logd_run *x)
 	CHECK_EQ(count, 1);
 	CHECK_EQ(name.ino, 9);
 	CHECK_EQ(name.epoch, 5);
+	/* It has heard: it comes again. */
+	CHECK_EQ(lrun_ping(&w, &count, NULL), 0);
 	/* Nothing new; what is there goes on. */
 	other.index = 1;
 	CHECK_EQ(lrun_alloc(&r, &other), -ENOSPC);
@@ -133,6 +135,47 @@ static void a_drain_asks_and_then_takes(struct logd_run *x)
 	CHECK_EQ(lrun_alloc(&r, &other), 0);
 	raw_close(&a);
 	raw_close(&r);
+	log_stream_fini(&other);
+	end(&w, &g);
+}
+
+/* A mount that is stopped has its connection, and has moved nothing: it keeps
+ * what it has. */
+static void a_drain_leaves_those_who_have_not_heard(struct logd_run *x)
+{
+	struct blk_raw w, r, old, a;
+	struct log_stream g, other;
+	uint32_t count = 0;
+
+	begin_with(x, NULL, &w, &g);
+	lrun_client(x, &old, 2, 1);
+	log_stream_init(&other, 11, 8, 16);
+	CHECK_EQ(lrun_alloc(&old, &other), 0);
+	lrun_admin(x, &a);
+	CHECK_EQ(lrun_drain(&a, true, 400), 0);
+	/* Told, but maybe it was not read. */
+	CHECK_EQ(lrun_ping(&w, &count, NULL), 0);
+	CHECK_EQ(count, 1);
+	/* What was told before counts over that connection only. */
+	CHECK_EQ(lrun_ping(&old, &count, NULL), 0);
+	lrun_client(x, &r, 2, 2);
+	CHECK_EQ(lrun_ping(&r, &count, NULL), 0);
+	CHECK_EQ(count, 1);
+	EVENTUALLY(lrun_status(x, "drain_ms") == 0);
+	CHECK_EQ(lrun_counter(x, "logs_given_up"), 0);
+	log_stream_append(&g, 100);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	/* Both hear of it; now they have to be done by the deadline. */
+	CHECK_EQ(lrun_ping(&r, &count, NULL), 0);
+	CHECK_EQ(lrun_drain(&a, true, 1), 0);
+	EVENTUALLY(lrun_counter(x, "logs_given_up") == 1);
+	CHECK_EQ(lrun_write(&w, &g, LOG_DATA_OFF), 0);
+	CHECK_EQ(lrun_ping(&w, &count, NULL), 0);
+	CHECK_EQ(lrun_drain(&a, true, 1), 0);
+	EVENTUALLY(lrun_counter(x, "logs_given_up") == 2);
+	raw_close(&a);
+	raw_close(&r);
+	raw_close(&old);
 	log_stream_fini(&other);
 	end(&w, &g);
 }
@@ -343,6 +386,7 @@ int main(int argc, char **argv)
 		LOGD_TEST(it_says_what_it_has),
 		LOGD_TEST(a_restarted_one_has_nothing),
 		LOGD_TEST(a_drain_asks_and_then_takes),
+		LOGD_TEST(a_drain_leaves_those_who_have_not_heard),
 		LOGD_TEST(a_stop_waits_for_its_memory),
 		LOGD_TEST(a_stop_waits_no_longer_than_told),
 		LOGD_TEST(a_second_signal_ends_it_at_once),

@@ -589,10 +589,14 @@ static void what_a_drain_took_is_counted(struct logd_run *x)
 	struct log_read m = { 9, 6, 5, 0, LOG_DATA_OFF, 8 };
 	struct blk_raw w, r, a;
 	struct log_stream g;
+	uint32_t count = 0;
 
 	begin(x, &w, &r, &g);
 	log_stream_append(&g, 300);
 	lrun_admin(x, &a);
+	CHECK_EQ(lrun_drain(&a, true, 60000), 0);
+	CHECK_EQ(lrun_ping(&w, &count, NULL), 0);
+	CHECK_EQ(lrun_ping(&w, &count, NULL), 0); /* it has heard */
 	CHECK_EQ(lrun_drain(&a, true, 1), 0);
 	EVENTUALLY(lrun_counter(x, "tombstones") == 1);
 	g.ino = 10;

@@ -1,9 +1,9 @@
 #!/bin/bash
 # A log that nobody writes to, and its peers go: all are drained, told to end, or
 # a majority is killed. The mount puts it into the blocks then, so that nothing is
-# lost when it dies, too. And when all peers die with the mount, what becomes of
-# the file is as its log was made: in order or not, whatever its directory says
-# now, and wherever it was moved to.
+# lost when it dies, too; unless it is stopped: then they keep it. And when all
+# peers die with the mount, what becomes of the file is as its log was made: in
+# order or not, whatever its directory says now, and wherever it was moved to.
 . "$(dirname "$0")/lib.sh"
 need_root
 conf=$C/cluster.conf
@@ -64,6 +64,31 @@ mkdir "$MNT/w"
 goes_alone drained
 goes_alone ended
 goes_alone killed
+
+# A mount that is stopped moves nothing, though it is connected: what it has stays
+# where it is, and is found when it dies.
+# (Who has the file open and ends waits for the mount: another process has it.)
+{ lines 1 20 && exec sleep 600; } 9>"$MNT/w/s" &
+holder=$!
+within 10 opened False || fail "stopped: $(log_status l)"
+kill -STOP "$(pid_of mount)"
+for i in 1 2 3; do
+	"$CTL" "${K[@]}" logd drain $i --deadline 1s >"$T/out" || fail "drain $i"
+done
+for i in 1 2 3; do
+	code=0
+	"$CTL" "${K[@]}" logd drain $i --deadline 1s --wait >"$T/out" 2>&1 ||
+		code=$?
+	[ $code = 3 ] || fail "stopped: drain $i: $code"
+done
+crash mount
+kill $holder
+wait $holder 2>/dev/null || true
+for i in 1 2 3; do
+	"$CTL" "${K[@]}" logd drain $i --off >/dev/null || fail "drain --off"
+done
+cluster_up
+seq -f 'line %g' 20 | cmp - "$MNT/w/s" || fail "stopped: not all is there"
 
 # Not in order: without the log the file is worth nothing.
 is_lost() { # WHAT

@@ -102,7 +102,8 @@ void lrun_admin(const struct logd_run *x, struct blk_raw *r)
 	say_hello(x, r, WIRE_ROLE_ADMIN, 0, 1);
 }
 
-long long lrun_counter(const struct logd_run *x, const char *name)
+static long long number_in(const struct logd_run *x, uint16_t op,
+			   const char *name)
 {
 	long long v = -1;
 	struct blk_raw r;
@@ -112,7 +113,7 @@ long long lrun_counter(const struct logd_run *x, const char *name)
 
 	snprintf(key, sizeof(key), "\"%s\":", name);
 	lrun_admin(x, &r);
-	if (raw_call(&r, WIRE_OP_ADMIN_STATS, NULL, 0, NULL, 0, &f) == 0) {
+	if (raw_call(&r, op, NULL, 0, NULL, 0, &f) == 0) {
 		at = memmem(f->body, f->h.body_len, key, strlen(key));
 		if (at)
 			v = strtoll(at + strlen(key), NULL, 10);
@@ -120,6 +121,16 @@ long long lrun_counter(const struct logd_run *x, const char *name)
 	}
 	raw_close(&r);
 	return v;
+}
+
+long long lrun_counter(const struct logd_run *x, const char *name)
+{
+	return number_in(x, WIRE_OP_ADMIN_STATS, name);
+}
+
+long long lrun_status(const struct logd_run *x, const char *name)
+{
+	return number_in(x, WIRE_OP_ADMIN_STATUS, name);
 }
 
 uint64_t lrun_cpu_us(const struct logd_run *x)

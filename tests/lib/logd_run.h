@@ -43,6 +43,8 @@ void lrun_client(const struct logd_run *x, struct blk_raw *r, uint64_t session,
 void lrun_admin(const struct logd_run *x, struct blk_raw *r);
 /* Value of a counter in the answer to ADMIN_STATS; -1: not there. */
 long long lrun_counter(const struct logd_run *x, const char *name);
+/* Of a number in the answer to ADMIN_STATUS. */
+long long lrun_status(const struct logd_run *x, const char *name);
 /* CPU time of the daemon. */
 uint64_t lrun_cpu_us(const struct logd_run *x);
 

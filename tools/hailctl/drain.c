@@ -66,8 +66,9 @@ static int drain(struct link *l)
 		return CTL_FAILED;
 	}
 	if (o->wait && !o->off && json_u64(status, "lent_bytes") > 0) {
-		ctl_err("%s: %" PRIu64 " logs have no mount here that could "
-			"move them; they stay until one has recovered them",
+		ctl_err("%s: %" PRIu64 " logs were not moved and stay: their "
+			"mount is stopped, or has died and another must "
+			"recover them",
 			link_name(l), json_u64(status, "logs"));
 		code = CTL_PARTLY;
 	}
