@@ -550,7 +550,9 @@ int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 		*ret = r;
 		return alloc_again(l, g, r, m);
 	}
-	if (l->draining || (g && g->region_count >= LOG_REGION_COUNT_MAX))
+	/* Who recovers a log gives a majority what it lacks, then frees it. */
+	if ((l->draining && m->epoch == m->data_epoch) ||
+	    (g && g->region_count >= LOG_REGION_COUNT_MAX))
 		return refuse(&l->n.no_memory, -ENOSPC);
 	rv = ino_get(l, m->ino, &i);
 	if (rv < 0)
@@ -826,11 +828,14 @@ struct expiry {
 static void expire_one(void *arg, struct lend_log *g)
 {
 	struct expiry *x = arg;
-
 	const struct lend_options *o = &x->l->o;
 
-	if (g->given_up || (o->ops && o->ops->hears &&
-			    !o->ops->hears(o->arg, g)))
+	if (g->given_up)
+		return;
+	/* One that is being recovered has no other place, and ends soon. */
+	if (g->writer > g->epoch)
+		return;
+	if (o->ops && o->ops->hears && !o->ops->hears(o->arg, g))
 		return;
 	give_up(x->l, g, true);
 	x->count++;

@@ -148,16 +148,17 @@ void lend_each(struct lend *l, void (*fn)(void *arg, struct lend_log *g),
 	       void *arg);
 
 /* ---- taking back ---- */
-/* From now on nothing is lent; lend_expire() takes what is left at @until_ms.
- * Again: another deadline. */
+/* From now on nothing is lent, but to who recovers a log that is lent already:
+ * he gives a majority what it lacks before he applies it. lend_expire() takes
+ * what is left at @until_ms. Again: another deadline. */
 void lend_drain(struct lend *l, uint64_t until_ms);
 void lend_drain_end(struct lend *l);
 bool lend_draining(const struct lend *l);
 /* Of the drain; 0: there is none, or it is over. */
 uint64_t lend_wanted_ms(const struct lend *l);
-/* The deadline has come: gives up every log whose writer has heard of it. Of
- * the others this may be one of few copies until a mount recovers them. Returns
- * how many. */
+/* The deadline has come: gives up every log whose maker has heard of it. Of the
+ * others this may be one of few copies until a mount has recovered them.
+ * Returns how many. */
 uint32_t lend_expire(struct lend *l);
 /* Is this one wanted back, or was it taken back? */
 bool lend_is_wanted(const struct lend *l, const struct lend_log *g);

@@ -127,6 +127,24 @@ int log_choose_salvage(const struct log_answer *answers, uint32_t count)
 	return best;
 }
 
+/* The one that reaches furthest of those than which a majority reaches no less
+ * far; all are confirmed. */
+static uint32_t majority_has(const struct log_answer *answers, uint32_t count)
+{
+	uint32_t best = count;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t have = 0;
+
+		for (uint32_t j = 0; j < count; j++)
+			have += answers[j].seq >= answers[i].seq;
+		if (have > count / 2 &&
+		    (best == count || answers[i].seq > answers[best].seq))
+			best = i;
+	}
+	return best;
+}
+
 enum log_choice log_choose(const struct log_answer *answers, uint32_t count,
 			   uint32_t *index)
 {
@@ -148,6 +166,12 @@ enum log_choice log_choose(const struct log_answer *answers, uint32_t count,
 						 LOG_CHOICE_WAIT;
 	if (best < 0)
 		return LOG_CHOICE_EMPTY;
+	/* Nobody was told of what fewer have. It is left, rather than given to
+	 * others that may have no memory for it. */
+	if (sure == count)
+		*index = majority_has(answers, count);
+	if (sure == count)
+		return answers[*index].seq ? LOG_CHOICE_PEER : LOG_CHOICE_EMPTY;
 	*index = (uint32_t)best;
 	if (sure < majority && confirmed + lost < count)
 		return LOG_CHOICE_TORN;

@@ -67,9 +67,10 @@ enum log_choice {
 	LOG_CHOICE_LOST, /* a majority has lost it */
 };
 /* @answers: of the @count peers of the list, an odd number. *index: the largest
- * sequence among at least a majority of confirmed ones; of equal ones the
- * first. More answers later may change the choice as long as nothing was
- * applied. */
+ * sequence among at least a majority of confirmed ones; when all of them have
+ * confirmed and are sure, the largest that a majority has, for what fewer have
+ * was never acknowledged. Of equal ones the first. More answers later may change
+ * the choice as long as nothing was applied. */
 enum log_choice log_choose(const struct log_answer *answers, uint32_t count,
 			   uint32_t *index);
 /* Whose is the longest of all that have confirmed, however few: what can be

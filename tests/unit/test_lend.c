@@ -557,6 +557,34 @@ static void a_drain_takes_at_its_deadline_and_not_before(void **state)
 	log_stream_fini(&g);
 }
 
+/* Whoever recovers a log gives this peer what it lacks, a region more perhaps,
+ * and is not taken for somebody who could move it: others are drained, too. */
+static void a_drain_lets_a_log_be_recovered(void **state)
+{
+	const struct lend_log *log;
+	struct log_stream g, begun;
+
+	(void)state;
+	begin(&g, 0);
+	lend_drain(fix.l, 2000);
+	log_stream_next(&g);
+	assert_int_equal(alloc(1, &g, 0, NULL), -ENOSPC);
+	assert_int_equal(fence(9, 6, 5, NULL), 0);
+	g.writer = 6;
+	assert_int_equal(alloc(3, &g, 0, NULL), 0);
+	log_stream_append(&g, 50);
+	assert_int_equal(put(3, &g, LOG_DATA_OFF), 0);
+	lend_set_now(fix.l, 2000);
+	assert_int_equal(lend_expire(fix.l), 0);
+	assert_int_equal(fence(9, 6, 5, &log), 0);
+	assert_int_equal(log->region_count, 2);
+	log_stream_init(&begun, 10, 7, LOG2);
+	assert_int_equal(alloc(3, &begun, 0, NULL), -ENOSPC);
+	assert_int_equal(release(9, 6, 5, LOG_FREE_ALL), 0);
+	log_stream_fini(&begun);
+	log_stream_fini(&g);
+}
+
 static void a_verdict_counts_only_in_silence(void **state)
 {
 	struct log_name names[4];
@@ -782,6 +810,7 @@ int main(void)
 		TEST(a_log_is_found_for_its_writer_alone),
 		TEST(a_drain_leaves_what_nobody_could_move),
 		TEST(a_drain_takes_at_its_deadline_and_not_before),
+		TEST(a_drain_lets_a_log_be_recovered),
 		TEST(a_verdict_counts_only_in_silence),
 		TEST(a_fence_is_forgotten_by_a_verdict_alone),
 		TEST(odd_requests_are_invalid),

@@ -357,12 +357,29 @@ static void what_a_minority_has_is_to_be_staged(void **state)
 	uint32_t i = 9;
 
 	(void)state;
-	assert_int_equal(CHOOSE(&i, 5, 7, 6), LOG_CHOICE_STAGE);
-	assert_int_equal(i, 1);
-	assert_int_equal(CHOOSE(&i, 7, NONE, 0), LOG_CHOICE_STAGE);
+	assert_int_equal(CHOOSE(&i, 7, NONE, 6), LOG_CHOICE_STAGE);
 	assert_int_equal(i, 0);
+	assert_int_equal(CHOOSE(&i, NONE, 0, 7), LOG_CHOICE_STAGE);
+	assert_int_equal(i, 2);
 	assert_int_equal(CHOOSE(&i, 7, LOST, 3), LOG_CHOICE_STAGE);
-	assert_int_equal(CHOOSE(&i, 7, 7, 3, 3, 3), LOG_CHOICE_STAGE);
+	assert_int_equal(CHOOSE(&i, 7, 7, 3, 3, NONE), LOG_CHOICE_STAGE);
+}
+
+/* When all have confirmed it is known that nobody was told of it. */
+static void what_a_minority_of_all_has_is_left(void **state)
+{
+	uint32_t i = 9;
+
+	(void)state;
+	assert_int_equal(CHOOSE(&i, 5, 7, 6), LOG_CHOICE_PEER);
+	assert_int_equal(i, 2);
+	assert_int_equal(CHOOSE(&i, 7, 0, 6), LOG_CHOICE_PEER);
+	assert_int_equal(i, 2);
+	assert_int_equal(CHOOSE(&i, 7, 7, 3, 4, 3), LOG_CHOICE_PEER);
+	assert_int_equal(i, 3);
+	assert_int_equal(CHOOSE(&i, 0, 0, 1), LOG_CHOICE_EMPTY);
+	assert_int_equal(CHOOSE(&i, 7, 6, TORN(6)), LOG_CHOICE_STAGE);
+	assert_int_equal(i, 0);
 }
 
 /* It may have had more: others are to be asked, as long as there are any. */
@@ -407,23 +424,24 @@ static void a_majority_of_empty_logs_is_an_empty_log(void **state)
 	(void)state;
 	assert_int_equal(CHOOSE(&i, 0, 0, NONE), LOG_CHOICE_EMPTY);
 	assert_int_equal(CHOOSE(&i, 0, 0, LOST), LOG_CHOICE_EMPTY);
-	assert_int_equal(CHOOSE(&i, 0, 0, 1), LOG_CHOICE_STAGE);
+	assert_int_equal(CHOOSE(&i, 0, NONE, 1), LOG_CHOICE_STAGE);
 	assert_int_equal(i, 2);
 }
 
-/* Whatever a majority of five had acknowledged, and whichever two of them have
- * lost it or are silent: what is chosen has it. */
+/* Whatever a majority of five had acknowledged, and whichever two of them (or
+ * none) have lost it or are silent: what is chosen has it. */
 static void what_a_majority_had_is_chosen_with_any_two_missing(void **state)
 {
 	(void)state;
 	for (uint32_t seqs = 0; seqs < 4 * 4 * 4 * 4 * 4; seqs++)
-		for (uint32_t gone = 0; gone < 25; gone++) {
+		for (uint32_t gone = 0; gone <= 25; gone++) {
 			int all[5], seen[5];
 			uint32_t index = 0;
 
 			for (uint32_t i = 0; i < 5; i++) {
 				all[i] = seqs >> 2 * i & 3;
-				seen[i] = i == gone % 5 ? NONE :
+				seen[i] = gone == 25	? all[i] :
+					  i == gone % 5 ? NONE :
 					  i == gone / 5 ? LOST :
 							  all[i];
 			}
@@ -473,6 +491,7 @@ int main(void)
 		cmocka_unit_test(without_memory_an_answer_stays),
 		cmocka_unit_test(the_largest_sequence_wins),
 		cmocka_unit_test(what_a_minority_has_is_to_be_staged),
+		cmocka_unit_test(what_a_minority_of_all_has_is_left),
 		cmocka_unit_test(an_end_that_is_not_sure_is_taken_last),
 		cmocka_unit_test(fewer_than_a_majority_decide_nothing),
 		cmocka_unit_test(a_majority_of_empty_logs_is_an_empty_log),
