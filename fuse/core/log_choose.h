@@ -69,8 +69,8 @@ enum log_choice {
 /* @answers: of the @count peers of the list, an odd number. *index: the largest
  * sequence among at least a majority of confirmed ones; when all of them have
  * confirmed and are sure, the largest that a majority has, for what fewer have
- * was never acknowledged. Of equal ones the first. More answers later may change
- * the choice as long as nothing was applied. */
+ * was never acknowledged. Of equal ones the first. More answers may change
+ * the choice later, as long as nothing was applied. */
 enum log_choice log_choose(const struct log_answer *answers, uint32_t count,
 			   uint32_t *index);
 /* Whose is the longest of all that have confirmed, however few: what can be
