@@ -435,6 +435,19 @@ static void fence(struct state *s, uint32_t i)
 	s->seqs[i] = p->held;
 }
 
+/* A majority of those that have confirmed has it all. */
+static void staged(struct state *s)
+{
+	uint32_t have = 0;
+
+	for (uint32_t j = 0; j < LISTED; j++)
+		have += !s->peers[s->list[j]].lost &&
+			s->answers[j] == LOG_ANSWER_CONFIRMED &&
+			s->peers[s->list[j]].held >= s->chosen;
+	if (have > LISTED / 2)
+		s->phase = APPLY;
+}
+
 static bool choose(struct state *s)
 {
 	struct log_answer a[LISTED] = { 0 };
@@ -465,6 +478,7 @@ static bool choose(struct state *s)
 	case LOG_CHOICE_STAGE:
 		s->chosen = (uint8_t)a[index].seq;
 		s->phase = STAGE;
+		staged(s);
 		return true;
 	}
 	return false;
@@ -473,17 +487,11 @@ static bool choose(struct state *s)
 static void stage(struct state *s, uint32_t i)
 {
 	struct peer *p = &s->peers[s->list[i]];
-	uint32_t have = 0;
 
 	/* Also when it had to be read from one that is gone by now. */
 	if (!p->lost && p->fence == s->epoch)
 		p->held = s->chosen;
-	for (uint32_t j = 0; j < LISTED; j++)
-		have += !s->peers[s->list[j]].lost &&
-			s->answers[j] == LOG_ANSWER_CONFIRMED &&
-			s->peers[s->list[j]].held >= s->chosen;
-	if (have > LISTED / 2)
-		s->phase = APPLY;
+	staged(s);
 }
 
 static void apply(struct state *s)
