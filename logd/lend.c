@@ -575,7 +575,8 @@ int lend_alloc(struct lend *l, uint64_t session, const struct log_alloc *m,
 }
 
 /* The number its next record has to have; 0: any (its region before is not
- * here). */
+ * here). Behind an empty region there is none: who recovers would take that for
+ * damage. */
 static uint64_t seq_wanted(const struct lend_log *g,
 			   const struct lend_region *r)
 {
@@ -586,7 +587,7 @@ static uint64_t seq_wanted(const struct lend_log *g,
 	if (r->index == 0)
 		return 1;
 	before = region_find(g, r->index - 1);
-	return before && before->seq > 0 ? before->seq + 1 : 0;
+	return before ? before->seq + 1 : 0;
 }
 
 static uint64_t first_seq(const uint8_t *data, uint32_t len)

@@ -107,11 +107,18 @@ crash() {
 		while kill -0 "$p" 2>/dev/null; do sleep 0.01; done
 	done
 }
-# stop NAME...: SIGSTOP of these, too, until go_on or the end of the script.
+# halt PID...: SIGSTOP of these. One of a process's threads is woken to tell the
+# others: until all know of it they go on.
+halt() {
+	kill -STOP "$@"
+	for p in "$@"; do within 10 halted "$p" || fail "$p does not stop"; done
+}
+halted() { ! grep -q '^State:[[:space:]]*[RS]' "/proc/$1"/task/*/status; }
+# stop NAME...: halts these, too, until go_on or the end of the script.
 STOPPED=()
 stop() {
 	for n in "$@"; do STOPPED+=("$(pid_of "$n")"); done
-	kill -STOP "${STOPPED[@]}"
+	halt "${STOPPED[@]}"
 }
 go_on() {
 	kill -CONT "${STOPPED[@]}"

@@ -47,7 +47,7 @@ one_fault() {
 		sleep 0.$((RANDOM % 10))
 		cluster_up -o "$opts" ;;
 	1)	stopped=$(pid_of $name)
-		kill -STOP "$stopped"
+		halt "$stopped"
 		sleep $((1 + RANDOM % 4))
 		kill -CONT "$stopped"
 		stopped= ;;

@@ -29,7 +29,7 @@ for opts in nowriteback writeback; do
 		sleep 0.05
 	done
 	head -c 4096 /dev/zero | tee "$MNT/lost" 1<>"$MNT/b" >/dev/null
-	kill -STOP "$first"
+	halt "$first"
 	start=$(date +%s)
 	until "$BIN/hailfs" -o "log=$T/m2.log,pidfile=$T/m2.pid" \
 		"$C/cluster.conf" "$M2" 2>"$T/err" 7>&-; do

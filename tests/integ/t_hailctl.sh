@@ -203,7 +203,7 @@ code 2 "${K[@]}" df --off; says "no option of 'hailctl df'"
 # ---- something is there, and does nothing ----
 for n in metad1 blockd2; do
 	stopped=$(pid_of $n)
-	kill -STOP "$stopped"
+	halt "$stopped"
 	code 1 local up "$C" --timeout 1s
 	says "$n: process $stopped is there, but does not answer"
 	says "kill -CONT $stopped"

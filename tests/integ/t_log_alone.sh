@@ -71,7 +71,7 @@ goes_alone killed
 { lines 1 20 && exec sleep 600; } 9>"$MNT/w/s" &
 holder=$!
 within 10 opened False || fail "stopped: $(log_status l)"
-kill -STOP "$(pid_of mount)"
+halt "$(pid_of mount)"
 for i in 1 2 3; do
 	"$CTL" "${K[@]}" logd drain $i --deadline 1s >"$T/out" || fail "drain $i"
 done

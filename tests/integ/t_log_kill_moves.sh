@@ -31,7 +31,7 @@ load() {
 	writer=$!
 	within 10 has_acks || fail "nothing is acknowledged"
 	a_while 500
-	[ "$1" != 0 ] || { kill -STOP $writer; a_while 500; }
+	[ "$1" != 0 ] || { halt $writer; a_while 500; }
 }
 has_acks() { [ "$(wc -l <"$acks")" -gt 9 ]; }
 a_while() { sleep "0.$(printf %03d $((RANDOM % $1)))"; }

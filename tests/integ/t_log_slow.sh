@@ -19,7 +19,7 @@ for id in 1 2 3; do
 	before=$(count)
 	had=$(acks)
 	within 20 more || fail "no writes"
-	kill -STOP "$(pid_of logd$id)"
+	halt "$(pid_of logd$id)"
 	within 10 replaced || true # it may not be a peer
 	kill -CONT "$(pid_of logd$id)"
 	had=$(acks)

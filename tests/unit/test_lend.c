@@ -283,6 +283,26 @@ static void no_slot_is_there_before_its_records(void **state)
 	}
 }
 
+/* It would look like damage to who recovers. A region that is not here is one
+ * that was freed. */
+static void nothing_is_behind_an_empty_region(void **state)
+{
+	struct log_stream g;
+
+	(void)state;
+	begin(&g, 0);
+	log_stream_next(&g);
+	assert_int_equal(alloc(1, &g, 0, NULL), 0);
+	log_stream_append(&g, 100);
+	log_stream_next(&g);
+	log_stream_append(&g, 100);
+	assert_int_equal(alloc(1, &g, 0, NULL), 0);
+	assert_int_equal(put(1, &g, LOG_DATA_OFF), -EBADMSG);
+	assert_int_equal(release(9, 5, 5, 2), 0);
+	assert_int_equal(put(1, &g, LOG_DATA_OFF), 0);
+	log_stream_fini(&g);
+}
+
 /* Queue pairs end, then keys, then who asked is answered. */
 static void a_fence_revokes_before_it_answers(void **state)
 {
@@ -799,6 +819,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(slots_take_turns),
 		TEST(no_slot_is_there_before_its_records),
+		TEST(nothing_is_behind_an_empty_region),
 		TEST(a_fence_revokes_before_it_answers),
 		TEST(a_later_epoch_takes_over),
 		TEST(what_is_freed_is_revoked_first),

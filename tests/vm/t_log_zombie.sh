@@ -52,7 +52,7 @@ within 20 grep -q before "$MNT/w/zombie" || fail "not written"
 within 20 all_verbs || { cat "$T/st"; fail "zombie: $(ways)"; }
 first=$(pid_of mount)
 cut=$(counter logs_cut)
-kill -STOP "$first"
+halt "$first"
 echo zombie >&7
 until "$BIN/hailfs" -o "transport=verbs,log=$T/m2.log,pidfile=$T/m2.pid" \
 	"$C/cluster.conf" "$M2" 2>"$T/err" 7>&-; do
@@ -61,7 +61,8 @@ until "$BIN/hailfs" -o "transport=verbs,log=$T/m2.log,pidfile=$T/m2.pid" \
 	[ $SECONDS -lt 250 ] || fail "no takeover"
 	sleep 0.5
 done
-[ "$(cat "$M2/w/zombie")" = before ] || fail "not recovered"
+[ "$(cat "$M2/w/zombie")" = before ] ||
+	fail "not recovered: $(cat "$M2/w/zombie")"
 [ "$(counter logs_cut)" -gt "$cut" ] || fail "nobody was shut out"
 echo after >>"$M2/w/zombie"
 kill -CONT "$first"
