@@ -1,5 +1,6 @@
-/* Records of a log that is recovered are put into the blocks, like a program's
- * calls, in order, and made durable. */
+/* What the records of a log that is recovered come to is put into the blocks,
+ * like a program's calls, and made durable. */
+#include "fuse/core/log_net.h"
 #include "fuse/core/log_recover.h"
 
 #include <fcntl.h>
@@ -12,42 +13,20 @@ struct applying {
 	struct core_file *f;
 	uint64_t ino;
 	struct waiting w;
+	struct log_net net;
 	int64_t ctime_ns; /* before the first record */
 	int64_t time_ns; /* of the last record */
 };
 
-static int apply(void *arg, const struct log_rec *rec)
+static int add(void *arg, const struct log_rec *rec)
 {
 	struct applying *a = arg;
-	struct iovec iov;
 
 	a->time_ns = rec->time_ns;
-	switch (rec->kind) {
-	case LOG_REC_WRITE:
-		iov.iov_base = (void *)(uintptr_t)rec->data;
-		iov.iov_len = rec->len;
-		waiting_begin(&a->w);
-		core_write(a->c, a->f, rec->off, &iov, 1, rec->len, 0,
-			   waiting_cb, &a->w);
-		return waiting_for(&a->w, APPLY_FLIGHT_MAX);
-	case LOG_REC_SIZE:
-		(void)waiting_for(&a->w, 0);
-		waiting_begin(&a->w);
-		core_truncate(a->c, a->ino, rec->off, false, waiting_attr_cb,
-			      &a->w);
-		return waiting_for(&a->w, 0);
-	case LOG_REC_ZERO:
-		(void)waiting_for(&a->w, 0);
-		waiting_begin(&a->w);
-		core_fallocate(a->c, a->ino,
-			       FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			       rec->off, rec->arg, false, waiting_cb, &a->w);
-		return waiting_for(&a->w, 0);
-	}
-	return -EBADMSG;
+	return log_net_add(&a->net, rec);
 }
 
-static int apply_regions(struct recovery *r, struct applying *a)
+static int add_regions(struct recovery *r, struct applying *a)
 {
 	const struct log_answer *an = &r->answers[r->from];
 	int err = 0;
@@ -60,8 +39,62 @@ static int apply_regions(struct recovery *r, struct applying *a)
 			continue;
 		(void)log_rec_peek(r->bases[i] + LOG_DATA_OFF, &first);
 		err = log_rec_walk(r->bases[i], LOG_DATA_OFF, g->end,
-				   first.seq, apply, a, NULL);
+				   first.seq, add, a, NULL);
 	}
+	return err;
+}
+
+static int put_size(struct applying *a)
+{
+	waiting_begin(&a->w);
+	core_truncate(a->c, a->ino, a->net.length, false, waiting_attr_cb,
+		      &a->w);
+	return waiting_for(&a->w, 0);
+}
+
+static int put_zeros(struct applying *a, const struct log_net_rec *p)
+{
+	(void)waiting_for(&a->w, 0);
+	waiting_begin(&a->w);
+	core_fallocate(a->c, a->ino,
+		       FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p->off,
+		       p->end - p->off, false, waiting_cb, &a->w);
+	return waiting_for(&a->w, 0);
+}
+
+static int put_data(struct applying *a, const struct log_net_rec *p)
+{
+	struct iovec iov = { (void *)(uintptr_t)p->data, p->end - p->off };
+
+	waiting_begin(&a->w);
+	core_write(a->c, a->f, p->off, &iov, 1, iov.iov_len, 0, waiting_cb,
+		   &a->w);
+	return waiting_for(&a->w, APPLY_FLIGHT_MAX);
+}
+
+static int apply(struct recovery *r, struct applying *a)
+{
+	const struct log_redo_section *s = r->section;
+	static const uint8_t zero[1];
+	uint64_t reached = 0;
+	struct log_net_rec p;
+	int err = s ? log_rec_walk(s->p, 0, s->len, s->seq, add, a, NULL) :
+		      add_regions(r, a);
+
+	if (!err)
+		err = log_net_end(&a->net);
+	if (!err && a->net.sized)
+		err = put_size(a);
+	while (!err && log_net_next(&a->net, &p)) {
+		err = p.data ? put_data(a, &p) : put_zeros(a, &p);
+		if (p.data)
+			reached = u64_max(reached, p.end);
+	}
+	/* A write made it longer and was zeroed later: zeros do not. */
+	if (!err && !a->net.sized && reached < a->net.length)
+		err = put_data(a, &(struct log_net_rec){
+					  a->net.length - 1, a->net.length,
+					  zero });
 	return err;
 }
 
@@ -96,10 +129,10 @@ static int apply_sync(struct applying *a)
 int recovery_apply(struct recovery *r)
 {
 	struct applying a = { .c = r->c, .ino = r->e.ino };
-	const struct log_redo_section *s = r->section;
 	int err;
 
 	waiting_init(&a.w);
+	log_net_init(&a.net);
 	waiting_begin(&a.w);
 	core_open(r->c, r->e.ino, O_RDWR, &a.f, waiting_cb, &a.w);
 	err = waiting_for(&a.w, 0);
@@ -107,14 +140,12 @@ int recovery_apply(struct recovery *r)
 		core_lock(r->c);
 		a.ctime_ns = a.f->in->attr.ctime_ns;
 		core_unlock(r->c);
-		err = s ? log_rec_walk(s->p, 0, s->len, s->seq, apply, &a,
-				       NULL) :
-			  apply_regions(r, &a);
-		err = apply_wait(&a, err);
+		err = apply_wait(&a, apply(r, &a));
 		if (!err)
 			err = apply_sync(&a);
 		core_release(r->c, a.f);
 	}
+	log_net_fini(&a.net);
 	waiting_fini(&a.w);
 	return err == -ENOENT ? 0 : err; /* it has been deleted */
 }

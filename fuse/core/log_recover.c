@@ -3,11 +3,12 @@
  *
  * Metad raises a log's epoch, which makes it ours; the peers of its list are
  * fenced, and only what those that confirm hold is read: of a majority, the one
- * that reaches furthest. Its records are applied in order to the file
+ * that reaches furthest. What its records come to is put into the file
  * (log_apply.c), and once that is durable the log is dropped. Before that a
  * majority is given what it lacks of them. Whoever stops in between leaves a
- * log that reaches as far for the next one, and to apply the records again
- * gives the same file.
+ * log that reaches as far for the next one, which may begin later, though: so
+ * nothing is put there that the last record that says something of it did not
+ * say.
  *
  * Power may go in the middle, and the peers' memory with it. So all logs are
  * read before one is applied, those that cannot be recovered are judged by what

@@ -11,9 +11,40 @@ static void answers_forget(struct recovery *r)
 	}
 }
 
+static void net_forget(struct recovery *r)
+{
+	log_net_fini(&r->net);
+	log_net_init(&r->net);
+	r->sized = false;
+	r->piece = (struct log_net_rec){ .off = 0 };
+}
+
 void recover_end(struct client *c)
 {
 	answers_forget(&c->r);
+	log_net_fini(&c->r.net);
+}
+
+static int net_add(void *arg, const struct log_rec *rec)
+{
+	return log_net_add(arg, rec);
+}
+
+static void net_make(struct world *w, struct client *c)
+{
+	const struct log_writer *v = &c->writer;
+	int err = 0;
+
+	net_forget(&c->r);
+	for (uint32_t i = 0; i < v->region_count && !err; i++) {
+		const struct log_region_mirror *g = &v->regions[i];
+
+		err = log_rec_walk(g->base, LOG_DATA_OFF, g->end, g->seq_first,
+				   net_add, &c->r.net, NULL);
+	}
+	if (!err)
+		err = log_net_end(&c->r.net);
+	require(w, !err, "a log does not add up");
 }
 
 void recover_begin(struct world *w, struct client *c)
@@ -170,8 +201,7 @@ static void loaded(struct world *w, struct client *c)
 		c->writer.seq == r->answers[r->chosen].seq &&
 			c->writer.length == r->answers[r->chosen].length,
 		"a log is not what its slots say");
-	r->at_region = r->at_cell = 0;
-	r->at_off = LOG_DATA_OFF;
+	net_make(w, c);
 	r->phase = r->stage ? RECOVER_STAGE : RECOVER_APPLY;
 	for (uint32_t i = 0; r->stage && i < w->listed; i++) {
 		const struct log_answer *a = &r->answers[i];
@@ -247,33 +277,41 @@ static void read_reply(struct world *w, struct client *c, const struct msg *m)
 static void apply_act(struct world *w, struct client *c)
 {
 	struct recovery *r = &c->r;
-	const struct log_region_mirror *g = &c->writer.regions[r->at_region];
-	struct log_rec rec;
-	struct op o, cell;
-	uint32_t size;
+	struct op o = { .kind = LOG_REC_WRITE, .count = 1 };
+	struct log_rec rec = { .kind = LOG_REC_WRITE, .len = CELL };
 
 	if (!registry_live(w, c->session)) {
 		client_fenced(w, c);
 		return;
 	}
-	size = log_rec_peek(g->base + r->at_off, &rec);
-	o = op_of(&rec);
-	cell = o;
-	if (o.kind == LOG_REC_WRITE) {
-		cell.at += r->at_cell;
-		cell.count = 1;
-		cell.tag = o.tag ? o.tag + r->at_cell : 0;
+	if (!r->sized) {
+		uint32_t len = w->blocks.len;
+		uint32_t net = (uint32_t)(r->net.length / CELL);
+
+		if (r->net.sized || net > len)
+			w->blocks.len = net;
+		/* Cells that come back are zeros. */
+		for (uint32_t i = w->blocks.len; i < CELLS; i++)
+			w->blocks.tag[i] = 0;
+		r->sized = true;
+		return;
 	}
-	content_apply(&w->blocks, &cell);
-	if (o.kind == LOG_REC_WRITE && ++r->at_cell < o.count)
-		return;
-	r->at_cell = 0;
-	r->at_off += size;
-	if (r->at_off < g->end)
-		return;
-	r->at_off = LOG_DATA_OFF;
-	if (++r->at_region == c->writer.region_count)
+	if (r->piece.off == r->piece.end && !log_net_next(&r->net, &r->piece)) {
 		r->phase = RECOVER_DROP;
+		return;
+	}
+	rec.off = r->piece.off;
+	rec.data = r->piece.data;
+	if (rec.data)
+		o = op_of(&rec);
+	else
+		o = (struct op){ .kind = LOG_REC_ZERO,
+				 .at = (uint32_t)(rec.off / CELL),
+				 .count = 1 };
+	content_apply(&w->blocks, &o);
+	r->piece.off += CELL;
+	if (r->piece.data)
+		r->piece.data += CELL;
 }
 
 static void drop_act(struct world *w, struct client *c)

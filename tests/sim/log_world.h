@@ -10,6 +10,7 @@
 #define TESTS_SIM_LOG_WORLD_H
 
 #include "fuse/core/log_choose.h"
+#include "fuse/core/log_net.h"
 #include "fuse/core/log_writer.h"
 #include "logd/lend.h"
 #include "tests/lib/sm_client.h"
@@ -234,8 +235,10 @@ struct recovery {
 	uint32_t chosen;
 	bool stage;
 	uint32_t read_next, read_done; /* regions of the chosen answer */
-	/* What is applied next: a region, an offset, a cell of the record. */
-	uint32_t at_region, at_off, at_cell;
+	/* What it comes to, and what is left of the piece under way. */
+	struct log_net net;
+	bool sized; /* the length is set */
+	struct log_net_rec piece;
 };
 
 struct client {

@@ -223,6 +223,7 @@ static void test_what_only_one_peer_has_is_given_to_another_first(
 	wait_until(lm_have(m, ino, 2) == 1);
 	lm_kill(m);
 	assert_int_not_equal(fix_call_end(k, NULL), 0);
+	mini_logd_down(m->d->l[2]);
 	d_hold(m->d, WIRE_OP_BLK_WRITE, true);
 	start_begin(m, &s);
 	/* Nobody takes it: nothing is applied. */
@@ -235,6 +236,61 @@ static void test_what_only_one_peer_has_is_given_to_another_first(
 	d_hold(m->d, WIRE_OP_BLK_WRITE, false);
 	assert_int_equal(start_end(&s), 0);
 	check_all(m, 2);
+	mini_logd_up(m->d->l[2], false);
+	lm_stop(m);
+}
+
+/* Nobody was told of it, as all peers confirm; and they may have no memory for
+ * it: nobody is asked to take it. */
+static void test_what_only_one_of_all_peers_has_is_left(void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f");
+	uint64_t ino = core_file_ino(f);
+	struct fix_call *k;
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, LEN, 0), 0);
+	wait_until(lm_have(m, ino, 1) == 3);
+	lm_hold(m, 1, WIRE_OP_LOG_WRITE, true);
+	k = lm_write_start(m, f, LEN, LEN, 1);
+	wait_until(lm_have(m, ino, 2) == 1);
+	lm_kill(m);
+	assert_int_not_equal(fix_call_end(k, NULL), 0);
+	assert_int_equal(lm_start(m), 0);
+	assert_int_equal(mini_logd_held(m->d->l[1]), 0);
+	lm_hold(m, 1, 0, false);
+	check_all(m, 1);
+	lm_stop(m);
+}
+
+/* What was written, and cut or zeroed by a later record, shows only as a
+ * length, or not at all. */
+static void test_what_records_come_to_is_applied(void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f"), *g = lm_create(m, "g");
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, 4 * LEN, 1), 0);
+	assert_int_equal(d_fallocate(m->d, f, FALLOC_FL_PUNCH_HOLE |
+				     FALLOC_FL_KEEP_SIZE, 3 * LEN, LEN),
+			 0);
+	assert_int_equal(lm_write(m, f, LEN, LEN, 2), 0);
+	assert_int_equal(lm_write(m, g, 0, 4 * LEN, 3), 0);
+	assert_int_equal(d_truncate(m->d, g, LEN), 0);
+	assert_int_equal(lm_write(m, g, 2 * LEN, LEN, 4), 0);
+	lm_remount(m);
+	f = lm_open(m, m->dir, "f");
+	assert_int_equal(d_size(m->d, f), 4 * LEN);
+	lm_check(m, f, LEN, LEN, 2);
+	lm_check_zeros(m, f, 3 * LEN, LEN);
+	g = lm_open(m, m->dir, "g");
+	assert_int_equal(d_size(m->d, g), 3 * LEN);
+	lm_check_zeros(m, g, LEN, LEN);
+	lm_check(m, g, 2 * LEN, LEN, 4);
+	d_close(m->d, f);
+	d_close(m->d, g);
 	lm_stop(m);
 }
 
@@ -679,6 +735,8 @@ int main(void)
 		cmocka_unit_test(test_what_was_on_its_way_is_a_prefix),
 		cmocka_unit_test(
 			test_what_only_one_peer_has_is_given_to_another_first),
+		cmocka_unit_test(test_what_only_one_of_all_peers_has_is_left),
+		cmocka_unit_test(test_what_records_come_to_is_applied),
 		cmocka_unit_test(test_cuts_and_writes_are_applied_in_order),
 		cmocka_unit_test(test_logs_of_several_files_are_recovered),
 		cmocka_unit_test(test_a_recovery_that_is_killed_is_begun_anew),
