@@ -153,6 +153,31 @@ static void test_a_peer_that_fell_back_to_tcp_stays(void **state)
 	check_after_death(m, 21, 0);
 }
 
+/* Metad believes that it is there, and it has the most memory: the next log
+ * asks for others. */
+static void test_a_peer_that_was_never_reached_is_not_chosen_again(void **state)
+{
+	struct lmount *m = lm_new(&four, "destage=close");
+	struct core_file *f, *g;
+
+	(void)state;
+	lm_tell(m, 3, false);
+	mini_logd_down(m->d->l[0]);
+	f = lm_create(m, "f");
+	assert_int_equal(lm_write(m, f, 0, LEN, 0), 0);
+	assert_true(lm_listed(m, core_file_ino(f), 1));
+	lm_tell(m, 3, true);
+	wait_until(replaced(m, core_file_ino(f), 1));
+	g = lm_create(m, "g");
+	assert_int_equal(lm_write(m, g, 0, LEN, 0), 0);
+	assert_int_equal(lm_count(m, replaced), 1);
+	assert_false(lm_listed(m, core_file_ino(g), 1));
+	d_close(m->d, f);
+	d_close(m->d, g);
+	mini_logd_up(m->d->l[0], false);
+	lm_stop(m);
+}
+
 static void test_a_peer_that_hangs_is_replaced(void **state)
 {
 	struct core_file *f;
@@ -656,6 +681,8 @@ int main(void)
 			test_a_peer_that_came_back_empty_may_replace_itself),
 		cmocka_unit_test(test_a_peer_may_come_back_elsewhere),
 		cmocka_unit_test(test_a_peer_that_fell_back_to_tcp_stays),
+		cmocka_unit_test(
+			test_a_peer_that_was_never_reached_is_not_chosen_again),
 		cmocka_unit_test(test_a_peer_that_hangs_is_replaced),
 		cmocka_unit_test(
 			test_a_late_answer_of_a_replaced_peer_is_nobodys),

@@ -407,11 +407,14 @@ static void test_the_same_with_logs_that_no_journal_had(void **state)
 
 /* Not all power was lost: the log of "f0", on the first three peers, is newer,
  * so that of "f1", on the others, is lost. @away: of those one is only heard of
- * when the first log has long been in the blocks. */
-static void one_log_is_lost(bool away)
+ * when the first log has long been in the blocks. @other: which the blocks do
+ * not follow in order. */
+static void one_log_is_lost(bool away, bool other)
 {
 	const struct dfix_options six = { .logd_count = 6 };
-	struct lmount *m = lm_new(&six, "destage=interval");
+	struct lmount *m = lm_new(&six, other ? "destage=close" :
+						"destage=interval");
+	const char ordered[] = "region=64K destage=interval";
 	struct core_file *f[2];
 	uint8_t b[SCENE_LEN];
 
@@ -423,6 +426,9 @@ static void one_log_is_lost(bool away)
 		f[k] = lm_create(m, name);
 		assert_int_equal(lm_write(m, f[k], 0, SCENE_LEN, k), 0);
 		wait_until(lm_have(m, core_file_ino(f[k]), 1) == 3);
+		assert_int_equal(lm_field(m, f[k], ordered), k || !other);
+		assert_int_equal(op_setxattr(&m->d->f, m->dir, META_XATTR_LOG,
+					     ordered, strlen(ordered), 0), 0);
 	}
 	lm_kill(m);
 	for (uint32_t i = 3; i < (away ? 5 : 6); i++)
@@ -454,13 +460,15 @@ static void one_log_is_lost(bool away)
 static void test_a_log_does_not_go_back_alone(void **state)
 {
 	(void)state;
-	one_log_is_lost(false);
+	one_log_is_lost(false, false);
+	one_log_is_lost(false, true);
 }
 
 static void test_nor_does_one_that_is_lost_later(void **state)
 {
 	(void)state;
-	one_log_is_lost(true);
+	one_log_is_lost(true, false);
+	one_log_is_lost(true, true);
 }
 
 /* What could not be put into the blocks is not forgotten. */
