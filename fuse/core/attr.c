@@ -119,6 +119,8 @@ static void setattr_done(struct meta_call *mc, int err, const uint8_t *body,
 	struct meta_attr a;
 
 	core_lock(c);
+	if (mc->arg)
+		((struct core_inode *)mc->arg)->ctime_inflight--;
 	if (!err)
 		err = meta_take_attr(c, body, len, &a, &in);
 	if (!err && mc->arg64)
@@ -127,6 +129,8 @@ static void setattr_done(struct meta_call *mc, int err, const uint8_t *body,
 		inode_times_mutated(in, mc->seq);
 	if (!err && !mc->u.attr_cb) /* it was said to have failed */
 		inode_tell_changed(c, a.ino);
+	if (mc->arg)
+		inode_unpin(c, mc->arg);
 	core_unlock(c);
 	if (mc->u.attr_cb)
 		mc->u.attr_cb(mc->u_arg, err, err ? NULL : &a);
@@ -228,6 +232,11 @@ void core_setattr(struct core *c, const struct meta_setattr *s,
 	struct core_inode *in = inode_find(c, s->ino);
 	if (in)
 		setattr_own(in, s);
+	if (in && (s->valid & META_SET_CTIME)) {
+		mc->arg = in;
+		inode_pin(in);
+		in->ctime_inflight++;
+	}
 	if (in && (s->valid & META_SET_MTIME))
 		log_mtime(c, in, s->mtime_ns);
 	meta_call_queue(mc, &o);

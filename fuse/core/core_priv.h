@@ -73,6 +73,7 @@ struct core_inode {
 	uint64_t lease_back_seq;
 	bool lease_waiting;
 	struct core_waiter lease_wait;
+	uint32_t ctime_inflight; /* set, and metad has not answered */
 	uint32_t mode_inflight; /* set-id bits cleared here and under way to
 				 * metad: older answers do not undo it */
 	uint32_t size_inflight; /* growths (META_SETATTR) under way to metad */

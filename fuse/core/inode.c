@@ -145,7 +145,10 @@ void inode_merge(struct core *c, struct core_inode *in,
 			a.size = in->attr.size;
 			a.units = in->attr.units;
 			a.mtime_ns = in->attr.mtime_ns;
-			if (a.ctime_ns < in->attr.ctime_ns)
+			/* One that was set may be older than an answer that
+			 * was on its way. */
+			if (in->ctime_inflight > 0 ||
+			    a.ctime_ns < in->attr.ctime_ns)
 				a.ctime_ns = in->attr.ctime_ns;
 		}
 		if (in->mode_inflight > 0) {
