@@ -147,6 +147,7 @@ static int model_alloc(unsigned ino, uint64_t epoch, uint64_t data_epoch,
 	struct mino *i = &model[ino];
 	struct mlog *g = &i->logs[data_epoch];
 	int rv = mine(i, g, epoch, session);
+	bool refused;
 
 	if (rv < 0 && rv != -ENOENT)
 		return rv;
@@ -154,10 +155,12 @@ static int model_alloc(unsigned ino, uint64_t epoch, uint64_t data_epoch,
 		heard(g);
 		return 0;
 	}
-	if (draining || (!g->there && count_logs() == LOG_MAX) ||
+	/* What is recovered may be staged here while the memory is given back. */
+	refused = draining && epoch == data_epoch;
+	if (refused || (!g->there && count_logs() == LOG_MAX) ||
 	    count_regions() == POOL_REGIONS) {
 		/* A log without a region was of no use. */
-		if (!draining && g->there) {
+		if (!refused && g->there) {
 			for (unsigned k = 0; k < REGIONS; k++)
 				if (g->regions[k].there)
 					return -ENOSPC;
@@ -229,7 +232,8 @@ static void make_record(struct mlog *g, struct mregion *r)
 	r->made++;
 }
 
-/* The number before has to be that of the region before, if that is here. */
+/* The number before has to be that of the region before, if that is here; behind
+ * an empty one there is nothing yet. */
 static bool number_fits(const struct mlog *g, uint32_t index)
 {
 	const struct mregion *r = &g->regions[index], *before = r - 1;
@@ -238,8 +242,9 @@ static bool number_fits(const struct mlog *g, uint32_t index)
 		return true;
 	if (index == 0)
 		return r->first == 1;
-	return !before->there || before->have == 0 ||
-	       r->first == before->first + before->have;
+	if (!before->there)
+		return true;
+	return r->first == (before->have ? before->first + before->have : 1);
 }
 
 /* @flip: something in it is wrong. */
@@ -427,7 +432,8 @@ static void step_expire(void)
 			for (unsigned e = 0; e < EPOCHS; e++) {
 				struct mlog *g = &model[i].logs[e];
 
-				if (!g->there || g->given_up)
+				/* Nothing from who is recovering it. */
+				if (!g->there || g->given_up || g->writer > e)
 					continue;
 				take(g, true);
 				want++;
