@@ -41,6 +41,9 @@ for s in "${scripts[@]}"; do
 	*) failed=$((failed + 1)); echo "not ok $number - $s (exit $code)"
 		lines=60
 		[ $code != 124 ] || lines=400 # what its processes were doing
+		# The reason may be far from the end: the daemons' logs follow.
+		[ "$(wc -l <"$log")" -le $lines ] ||
+			grep -a -B 20 -A 2 '^# FAILED: ' "$log" | sed 's/^/# /'
 		tail -n $lines "$log" | sed 's/^/# /' ;;
 	esac
 done
