@@ -13,7 +13,7 @@ static const char *state_word(const struct lserve *s)
 	const struct lend *l = s->o.lend;
 
 	if (lend_draining(l))
-		return lend_stats(l)->lent_bytes > 0 ? "draining" : "drained";
+		return lend_stats(l)->logs > 0 ? "draining" : "drained";
 	if (lserve_lease_ok(s) || strcmp(s->state, "refused") == 0)
 		return s->state;
 	return "no-lease";

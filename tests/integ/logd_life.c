@@ -139,6 +139,29 @@ static void a_drain_asks_and_then_takes(struct logd_run *x)
 	end(&w, &g);
 }
 
+/* A log whose regions are given back is its writer's until it says otherwise:
+ * nobody may take the daemon for one without logs. */
+static void a_drained_one_has_no_log(struct logd_run *x)
+{
+	struct blk_raw w, a;
+	struct log_stream g;
+
+	begin_with(x, NULL, &w, &g);
+	CHECK(lrun_state_is(x, "ok"));
+	lrun_admin(x, &a);
+	CHECK_EQ(lrun_drain(&a, true, 60000), 0);
+	CHECK(lrun_state_is(x, "draining"));
+	CHECK_EQ(lrun_free(&w, 9, 5, 5, 1), 0);
+	CHECK_EQ(lrun_status(x, "lent_bytes"), 0);
+	CHECK_EQ(lrun_status(x, "logs"), 1);
+	CHECK(lrun_state_is(x, "draining"));
+	CHECK_EQ(lrun_free(&w, 9, 5, 5, LOG_FREE_ALL), 0);
+	CHECK_EQ(lrun_status(x, "logs"), 0);
+	CHECK(lrun_state_is(x, "drained"));
+	raw_close(&a);
+	end(&w, &g);
+}
+
 /* A mount that is stopped has its connection, and has moved nothing: it keeps
  * what it has. */
 static void a_drain_leaves_those_who_have_not_heard(struct logd_run *x)
@@ -386,6 +409,7 @@ int main(int argc, char **argv)
 		LOGD_TEST(it_says_what_it_has),
 		LOGD_TEST(a_restarted_one_has_nothing),
 		LOGD_TEST(a_drain_asks_and_then_takes),
+		LOGD_TEST(a_drained_one_has_no_log),
 		LOGD_TEST(a_drain_leaves_those_who_have_not_heard),
 		LOGD_TEST(a_stop_waits_for_its_memory),
 		LOGD_TEST(a_stop_waits_no_longer_than_told),

@@ -46,8 +46,9 @@ for id in 1 2; do
 import json, sys
 d = json.load(open(sys.argv[1]))
 assert d["state"] == "drained" and d["reclaimed"] == 0, d
-assert d["lent_bytes"] == 0 and d["logs"] == 0, d' "$T/out" || fail "drain $id"
-	kill -0 $writer || fail "the writer ended"
+assert d["lent_bytes"] == 0 and d["logs"] == 0, d' "$T/out" ||
+		fail "drain $id: $(cat "$T/out")"
+	kill -0 $writer || fail "the writer ended: $(cat "$T/acked.err")"
 	restart $id
 done
 for id in 3 4; do restart $id; done

@@ -133,6 +133,23 @@ long long lrun_status(const struct logd_run *x, const char *name)
 	return number_in(x, WIRE_OP_ADMIN_STATUS, name);
 }
 
+bool lrun_state_is(const struct logd_run *x, const char *state)
+{
+	struct blk_raw r;
+	struct frame *f;
+	bool is = false;
+	char want[64];
+
+	snprintf(want, sizeof(want), "\"state\":\"%s\"", state);
+	lrun_admin(x, &r);
+	if (raw_call(&r, WIRE_OP_ADMIN_STATUS, NULL, 0, NULL, 0, &f) == 0) {
+		is = memmem(f->body, f->h.body_len, want, strlen(want));
+		frame_free(f);
+	}
+	raw_close(&r);
+	return is;
+}
+
 uint64_t lrun_cpu_us(const struct logd_run *x)
 {
 	char path[320], text[128];

@@ -45,6 +45,7 @@ void lrun_admin(const struct logd_run *x, struct blk_raw *r);
 long long lrun_counter(const struct logd_run *x, const char *name);
 /* Of a number in the answer to ADMIN_STATUS. */
 long long lrun_status(const struct logd_run *x, const char *name);
+bool lrun_state_is(const struct logd_run *x, const char *state);
 /* CPU time of the daemon. */
 uint64_t lrun_cpu_us(const struct logd_run *x);
 

@@ -31,15 +31,15 @@ static int ask(struct link *l, bool on, uint64_t deadline_ms)
 	return rv;
 }
 
-/* Until nothing is lent any more, or the deadline is over: what is here then
- * stays. */
+/* Until no log is here any more, or the deadline is over: what is here then
+ * stays. A writer may have given back its memory and not yet the log. */
 static int wait_empty(struct link *l, json_t **status)
 {
 	for (uint32_t over = 0; over < 5;) {
 		int rv = link_json(l, WIRE_OP_ADMIN_STATUS, status);
 
 		if (rv < 0 || !l->c->o.wait || l->c->o.off ||
-		    json_u64(*status, "lent_bytes") == 0)
+		    json_u64(*status, "logs") == 0)
 			return rv;
 		over += json_u64(*status, "drain_ms") == 0;
 		progress(l->c, "%s: %" PRIu64 " logs, %" PRIu64 " MiB",
@@ -65,7 +65,7 @@ static int drain(struct link *l)
 		ctl_err("%s: %s", link_name(l), strerror(-rv));
 		return CTL_FAILED;
 	}
-	if (o->wait && !o->off && json_u64(status, "lent_bytes") > 0) {
+	if (o->wait && !o->off && json_u64(status, "logs") > 0) {
 		ctl_err("%s: %" PRIu64 " logs were not moved and stay: their "
 			"mount is stopped, or has died and another must "
 			"recover them",
