@@ -155,7 +155,7 @@ static int model_alloc(unsigned ino, uint64_t epoch, uint64_t data_epoch,
 		heard(g);
 		return 0;
 	}
-	/* What is recovered may be staged here while the memory is given back. */
+	/* What is recovered may be staged while memory is given back. */
 	refused = draining && epoch == data_epoch;
 	if (refused || (!g->there && count_logs() == LOG_MAX) ||
 	    count_regions() == POOL_REGIONS) {
@@ -232,8 +232,8 @@ static void make_record(struct mlog *g, struct mregion *r)
 	r->made++;
 }
 
-/* The number before has to be that of the region before, if that is here; behind
- * an empty one there is nothing yet. */
+/* The number before has to be that of the region before, if that is here;
+ * behind an empty one there is nothing yet. */
 static bool number_fits(const struct mlog *g, uint32_t index)
 {
 	const struct mregion *r = &g->regions[index], *before = r - 1;
