@@ -84,6 +84,8 @@ enum wire_op {
 	WIRE_OP_META_LOG_PEERS = 144,
 	WIRE_OP_META_LOG_LIST = 145,
 	WIRE_OP_META_LOG_OPTS = 146,
+	WIRE_OP_META_WANT = 147,
+	WIRE_OP_META_EVENTS = 148,
 
 	/* metadata daemon: mutations (replicated commands) */
 	WIRE_OP_META_CREATE = 160,

@@ -55,7 +55,10 @@ WIRE_MESSAGE(meta_attr, META_ATTR_FIELDS);
 /* ---- session and map ---- */
 /* Opens a session. @client_id: names the mount point on its machine; a live
  * session of the same id is fenced first (its process is known to be dead).
- * Another live session: -EBUSY (one mount, for now). */
+ * After the fields may come u32 META_SESSION_*; none: 0. Another live session:
+ * -EBUSY, unless both are META_SESSION_SHARED. */
+#define META_SESSION_SHARED 0x1u
+#define META_SESSION_KNOWN META_SESSION_SHARED
 #define META_SESSION_OPEN_FIELDS(F)                                           \
 	F(u64, client_id)                                                     \
 	F(str, host)                                                          \
@@ -144,8 +147,8 @@ WIRE_MESSAGE(meta_create, META_CREATE_FIELDS);
 #define META_CREATE_REPLY_FIELDS(F) F(u8, existed)
 WIRE_MESSAGE(meta_create_reply, META_CREATE_REPLY_FIELDS); /* after attr */
 
-/* An inode whose last name goes becomes an orphan of the session and lives
- * until the session gives it back (META_RETURN) or ends. */
+/* An inode whose last name goes becomes an orphan of every live session and
+ * lives until each has given it back (META_RETURN) or ended. */
 #define META_UNLINK_DIR 0x1u /* rmdir */
 #define META_UNLINK_FIELDS(F) F(u64, parent) F(str, name) F(u32, flags)
 WIRE_MESSAGE(meta_unlink, META_UNLINK_FIELDS);
@@ -249,6 +252,29 @@ WIRE_MESSAGE(meta_removexattr, META_REMOVEXATTR_FIELDS); /* reply: attr */
 	F(i64, ctime_ns)
 WIRE_MESSAGE(meta_return, META_RETURN_FIELDS);
 
+/* ---- several sessions ----
+ * WANT (query, not from an ADMIN): answered when no other session holds the
+ * write lease of @ino: its holder is asked to return it (EVENTS). @write: the
+ * session is about to ask for that lease; for a moment those who come later
+ * wait behind it. -EBUSY: too many wait. reply: attr */
+#define META_WANT_FIELDS(F) F(u64, ino) F(u8, write)
+WIRE_MESSAGE(meta_want, META_WANT_FIELDS);
+/* EVENTS (query; no fields): answered, after a while with none, when metad has
+ * something for the session: meta_event @count times. One that is not obeyed is
+ * told again. -EAGAIN: another one of this session waits already.
+ *	RECALL  the write lease of @ino is to be returned, with what was written
+ *		durable: a session that does not is fenced
+ *	ORPHAN  @ino has lost its last name by another session: to be returned
+ *		(META_RETURN_ORPHAN) when no handle is left */
+enum meta_event_kind {
+	META_EVENT_RECALL = 1,
+	META_EVENT_ORPHAN = 2,
+};
+#define META_EVENT_FIELDS(F) F(u8, kind) F(u64, ino)
+WIRE_MESSAGE(meta_event, META_EVENT_FIELDS);
+#define META_EVENTS_REPLY_FIELDS(F) F(u32, count) F(blob, events)
+WIRE_MESSAGE(meta_events_reply, META_EVENTS_REPLY_FIELDS);
+
 /* CUT: truncate (to == BLK_CUT_TO_END, size = from) or punch. @size_now: the
  * file's size as the lease holder knows it, @size: afterwards. Answered when
  * the command is durable and every block daemon has confirmed the cut.
@@ -331,7 +357,8 @@ WIRE_MESSAGE(meta_log_entry, META_LOG_ENTRY_FIELDS);
  * @version of what is made: META_LOG_ORDERED or 0. Block writes follow the
  * records of such a log in order: when all its peers have lost it, the file
  * system is as it was without them, and the file need not be given up.
- * No @peers and @epoch 0: a journal, of a file that is the session's orphan:
+ * No @peers and @epoch 0: a journal, of a file that is the session's orphan
+ * and nobody else's:
  * else -EINVAL, also later: no list becomes empty, and a journal gets no
  * peers. It cannot get a name any more. */
 #define META_LOG_SET_FIELDS(F)                                                \

@@ -204,6 +204,9 @@ static int run(struct sm_ctx *x, const struct sm_op *o, const void *body,
 	struct cow_snap *snap = NULL;
 	int err;
 
+	/* A name that goes may leave an orphan of each. */
+	if (o->kind == OP_MUTATION)
+		changes += SM_ORPHAN_CHANGES(sm);
 	(void)cow_trim(sm->tree); /* the next one goes on */
 	if (undo) {
 		snap = cow_snap_begin(sm->tree);

@@ -77,7 +77,8 @@ bool sm_trim(struct sm *sm);
 /* Makes root directory, cluster id, block daemons (cmap blob). */
 #define SM_BOOTSTRAP_FIELDS(F) F(i64, now_ns) F(u32, mode) F(blob, map)
 WIRE_MESSAGE(sm_bootstrap, SM_BOOTSTRAP_FIELDS);
-/* reply: u64 session. The epoch grows. */
+/* reply: u64 session. The epoch grows. After the fields u32 META_SESSION_*, if
+ * there are any. */
 #define SM_SESSION_OPEN_FIELDS(F)                                             \
 	F(i64, now_ns)                                                        \
 	F(u64, client_id)                                                     \
@@ -155,9 +156,15 @@ bool sm_cut_pending(struct sm *sm, uint64_t ino);
 /* Inodes whose write lease @session holds, ino > @after. */
 size_t sm_lease_list(struct sm *sm, uint64_t session, uint64_t after,
 		     uint64_t *out, size_t max);
+/* The session that holds the write lease; 0: none, or no such inode. */
+uint64_t sm_lease_holder(const struct sm *sm, uint64_t ino);
+/* Inodes that @session keeps alive as orphans, ino > @after. */
+size_t sm_orphan_list(struct sm *sm, uint64_t session, uint64_t after,
+		      uint64_t *out, size_t max);
 struct sm_session_info {
 	uint64_t session, client_id;
 	uint8_t dead; /* 1: being fenced and recovered */
+	bool shared; /* META_SESSION_SHARED */
 	char host[64], mountpoint[256];
 };
 size_t sm_session_list(struct sm *sm, uint64_t after,

@@ -287,7 +287,8 @@ int sm_check_cut(const void *body, size_t len)
 int sm_check_session_open(const void *body, size_t len)
 {
 	struct sm_session_open q;
-	int err = sm_session_open_parse(body, len, &q);
+	uint32_t flags;
+	int err = sm_session_open_split(body, len, &q, &flags);
 
 	if (err != 0)
 		return err;

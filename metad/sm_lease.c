@@ -76,10 +76,10 @@ static void return_one(struct sm_ctx *x, const struct meta_return *r)
 		in.atime = r->atime_ns;
 	if ((r->what & META_RETURN_LEASE) != 0 && in.lease == x->session)
 		sm_lease_drop(x->sm, &in);
-	if ((r->what & META_RETURN_ORPHAN) != 0 && in.orphan == x->session)
+	sm_inode_put(x->sm, &in);
+	if ((r->what & META_RETURN_ORPHAN) != 0 && in.nlink == 0 &&
+	    sm_orphan_leave(x->sm, &in, x->session))
 		sm_inode_destroy(x, &in);
-	else
-		sm_inode_put(x->sm, &in);
 }
 
 int sm_run_return(struct sm_ctx *x, const void *body, size_t len)
@@ -93,7 +93,7 @@ int sm_run_return(struct sm_ctx *x, const void *body, size_t len)
 		meta_return_decode(&in, &r);
 		if (in.bad)
 			return -EBADMSG;
-		if (cow_reserve(x->sm->tree, SM_DESTROY_CHANGES + 2) != 0)
+		if (cow_reserve(x->sm->tree, SM_DESTROY_CHANGES + 4) != 0)
 			return -ENOMEM;
 		return_one(x, &r);
 	}
@@ -121,11 +121,18 @@ int sm_run_size_set(struct sm_ctx *x, const void *body, size_t len)
 	return 0;
 }
 
-size_t sm_lease_list(struct sm *sm, uint64_t session, uint64_t after,
-		     uint64_t *out, size_t max)
+uint64_t sm_lease_holder(const struct sm *sm, uint64_t ino)
 {
-	struct sm_key k = sm_key2(SM_K_LEASE, session, after + 1);
-	uint32_t prefix_len = sm_key1(SM_K_LEASE, session).len;
+	struct sm_inode in;
+
+	return sm_inode_get(sm, ino, &in) ? in.lease : 0;
+}
+
+size_t sm_holding_list(struct sm *sm, enum sm_kind kind, uint64_t session,
+		       uint64_t after, uint64_t *out, size_t max)
+{
+	struct sm_key k = sm_key2(kind, session, after + 1);
+	uint32_t prefix_len = sm_key1(kind, session).len;
 	struct cow_iter it;
 	size_t count = 0;
 	bool more = after != UINT64_MAX &&
@@ -139,4 +146,10 @@ size_t sm_lease_list(struct sm *sm, uint64_t session, uint64_t after,
 		out[count++] = sm_get_key_u64(&in);
 	}
 	return count;
+}
+
+size_t sm_lease_list(struct sm *sm, uint64_t session, uint64_t after,
+		     uint64_t *out, size_t max)
+{
+	return sm_holding_list(sm, SM_K_LEASE, session, after, out, max);
 }

@@ -167,7 +167,8 @@ static int log_make(struct sm_ctx *x, const struct meta_log_set *q,
 		return -EEXIST;
 	if (sm->g.log_count >= LOG_COUNT_MAX)
 		return -ENOSPC;
-	if (l->peer_count == 0 && (in.nlink != 0 || in.orphan != x->session))
+	if (l->peer_count == 0 && (in.nlink != 0 ||
+				   !sm_orphan_alone(sm, &in, x->session)))
 		return -EINVAL;
 	err = check_peers(x, NULL, l);
 	if (err != 0)

@@ -9,7 +9,7 @@ void sm_drop_link(struct sm_ctx *x, struct sm_inode *in)
 	in->nlink = S_ISDIR(in->mode) ? 0 : in->nlink - 1;
 	in->ctime = x->now;
 	if (in->nlink == 0)
-		sm_orphan_add(x, in);
+		sm_orphan_add_all(x, in);
 	sm_inode_put(x->sm, in);
 }
 

@@ -151,8 +151,8 @@ struct sm_inode {
 	uint64_t parent; /* directories */
 	uint64_t entries; /* directories */
 	uint64_t lease; /* session that holds the write lease; 0 */
-	uint64_t orphan; /* session that keeps it alive at nlink 0; 0;
-			  * SM_NOBODY */
+	uint64_t orphan; /* a session that keeps it alive at nlink 0; 0;
+			  * SM_NOBODY. Others may, too (SM_K_ORPHAN). */
 	uint32_t xattr_list; /* bytes of names with their NULs */
 	uint32_t xattr_bytes; /* names and values */
 	uint8_t block_log2;
@@ -265,6 +265,7 @@ struct sm_session {
 	uint64_t seq_low; /* replies below are forgotten */
 	uint64_t client_id;
 	uint8_t dead;
+	uint32_t flags; /* META_SESSION_* */
 	struct wire_str host; /* borrowed from the tree */
 	struct wire_str mountpoint;
 };
@@ -279,6 +280,9 @@ void sm_session_leave(struct sm_ctx *x, const struct meta_mhdr *h,
 		      const struct sm_reply *r);
 bool sm_reply_decode(struct sm_reply *r, uint64_t *cut_ino,
 		     struct wire_in *val);
+/* The body of SM_SESSION_OPEN: 0, -EBADMSG, or -EINVAL (unknown flags). */
+int sm_session_open_split(const void *body, size_t len,
+			  struct sm_session_open *q, uint32_t *flags);
 int sm_run_session_open(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_session_close(struct sm_ctx *x, const void *body, size_t len);
 
@@ -286,6 +290,9 @@ int sm_run_session_close(struct sm_ctx *x, const void *body, size_t len);
 /* 0 or -EBUSY; writes the lease record, not @in. */
 int sm_lease_grant(struct sm_ctx *x, struct sm_inode *in);
 void sm_lease_drop(struct sm *sm, struct sm_inode *in);
+/* Inodes of which @session has a record of @kind (SM_K_LEASE, SM_K_ORPHAN). */
+size_t sm_holding_list(struct sm *sm, enum sm_kind kind, uint64_t session,
+		       uint64_t after, uint64_t *out, size_t max);
 int sm_run_lease(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_return(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_size_set(struct sm_ctx *x, const void *body, size_t len);
@@ -328,6 +335,17 @@ int sm_run_cut_done(struct sm_ctx *x, const void *body, size_t len);
 #define SM_DESTROY_CHANGES 9u
 void sm_inode_destroy(struct sm_ctx *x, struct sm_inode *in);
 void sm_orphan_add(struct sm_ctx *x, struct sm_inode *in);
+/* The same of every live session: any may have it open. Takes
+ * SM_ORPHAN_CHANGES(sm) changes. */
+#define SM_ORPHAN_CHANGES(sm) ((sm)->map->session_count + 1u)
+void sm_orphan_add_all(struct sm_ctx *x, struct sm_inode *in);
+/* Does @session keep it, and nobody else? */
+bool sm_orphan_alone(const struct sm *sm, const struct sm_inode *in,
+		     uint64_t session);
+/* @session does not keep it any more. Returns whether nobody does: it is for
+ * the caller to destroy; else @in is written. SM_NOBODY counts as nobody. Two
+ * changes. */
+bool sm_orphan_leave(struct sm *sm, struct sm_inode *in, uint64_t session);
 void sm_orphan_del(struct sm *sm, struct sm_inode *in);
 /* @in, an orphan, is @session's now. Two changes; does not write @in. */
 void sm_orphan_move(struct sm *sm, struct sm_inode *in, uint64_t session);

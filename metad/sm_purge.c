@@ -12,6 +12,70 @@ void sm_orphan_add(struct sm_ctx *x, struct sm_inode *in)
 	cow_put(x->sm->tree, k.b, k.len, NULL, 0);
 }
 
+void sm_orphan_add_all(struct sm_ctx *x, struct sm_inode *in)
+{
+	const struct cmap *map = x->sm->map;
+	struct sm_key k;
+	uint32_t i;
+
+	sm_orphan_add(x, in);
+	for (i = 0; i < map->session_count; i++) {
+		if (map->sessions[i] == x->session)
+			continue;
+		k = sm_key2(SM_K_ORPHAN, map->sessions[i], in->ino);
+		cow_put(x->sm->tree, k.b, k.len, NULL, 0);
+	}
+}
+
+/* Some session but @not that keeps @ino; 0: none. Those that are dead and have
+ * not been ended yet are not in the map. */
+static uint64_t keeper(const struct sm *sm, uint64_t ino, uint64_t not)
+{
+	struct sm_key k = sm_key1(SM_K_SESSION, 1), orphan;
+	struct cow_iter it;
+	struct wire_in in, val;
+	bool more;
+
+	for (more = sm_seek_prefix(sm, &it, &k, 1); more;
+	     more = sm_next_prefix(&it, &k, 1)) {
+		uint64_t id;
+
+		wire_in_init(&in, it.key + 1, it.klen - 1);
+		id = sm_get_key_u64(&in);
+		orphan = sm_key2(SM_K_ORPHAN, id, ino);
+		if (id != not && sm_get(sm, &orphan, &val))
+			return id;
+	}
+	return 0;
+}
+
+bool sm_orphan_alone(const struct sm *sm, const struct sm_inode *in,
+		     uint64_t session)
+{
+	return in->orphan == session && keeper(sm, in->ino, session) == 0;
+}
+
+bool sm_orphan_leave(struct sm *sm, struct sm_inode *in, uint64_t session)
+{
+	struct sm_key k = sm_key2(SM_K_ORPHAN, session, in->ino);
+
+	if (!sm_del(sm, &k))
+		return false; /* it has left already */
+	if (in->orphan != session)
+		return false;
+	in->orphan = keeper(sm, in->ino, session);
+	if (in->orphan == 0)
+		return true;
+	sm_inode_put(sm, in);
+	return false;
+}
+
+size_t sm_orphan_list(struct sm *sm, uint64_t session, uint64_t after,
+		      uint64_t *out, size_t max)
+{
+	return sm_holding_list(sm, SM_K_ORPHAN, session, after, out, max);
+}
+
 void sm_orphan_del(struct sm *sm, struct sm_inode *in)
 {
 	struct sm_key k = sm_key2(SM_K_ORPHAN, in->orphan, in->ino);

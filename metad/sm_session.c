@@ -11,7 +11,10 @@ bool sm_session_decode(struct sm_session *s, uint64_t id, struct wire_in *val)
 	s->client_id = wire_get_u64(val);
 	s->host = wire_get_str(val);
 	s->mountpoint = wire_get_str(val);
-	return wire_in_end(val) == 0 && s->dead <= 1;
+	/* Not there in what was written before there were any. */
+	s->flags = val->len > 0 ? wire_get_u32(val) : 0;
+	return wire_in_end(val) == 0 && s->dead <= 1 &&
+	       (s->flags & ~META_SESSION_KNOWN) == 0;
 }
 
 static bool session_get(const struct sm *sm, uint64_t id, struct sm_session *s)
@@ -35,6 +38,8 @@ static void session_put(struct sm *sm, const struct sm_session *s)
 	wire_put_u64(&o, s->client_id);
 	wire_put_str(&o, s->host);
 	wire_put_str(&o, s->mountpoint);
+	if (s->flags != 0)
+		wire_put_u32(&o, s->flags);
 	sm_put(sm, &k, &o);
 }
 
@@ -115,12 +120,26 @@ static bool too_many(const struct sm *sm)
 	return sm->map->session_count >= SESSION_COUNT_MAX;
 }
 
+int sm_session_open_split(const void *body, size_t len,
+			  struct sm_session_open *q, uint32_t *flags)
+{
+	struct wire_in in;
+
+	wire_in_init(&in, body, len);
+	sm_session_open_decode(&in, q);
+	*flags = in.len > 0 ? wire_get_u32(&in) : 0;
+	if (wire_in_end(&in) != 0)
+		return -EBADMSG;
+	return (*flags & ~META_SESSION_KNOWN) == 0 ? 0 : -EINVAL;
+}
+
 int sm_run_session_open(struct sm_ctx *x, const void *body, size_t len)
 {
 	struct sm_session_info info;
 	struct sm_session_open q;
 	struct sm_session s;
-	int err = sm_session_open_parse(body, len, &q);
+	uint32_t flags;
+	int err = sm_session_open_split(body, len, &q, &flags);
 
 	if (err != 0)
 		return err;
@@ -132,6 +151,7 @@ int sm_run_session_open(struct sm_ctx *x, const void *body, size_t len)
 		.id = x->sm->g.next_session,
 		.seq_low = 1,
 		.client_id = q.client_id,
+		.flags = flags,
 		.host = shortened(q.host, sizeof(info.host)),
 		.mountpoint = shortened(q.mountpoint, sizeof(info.mountpoint)),
 	};
@@ -163,10 +183,13 @@ static bool first_ino(const struct sm *sm, enum sm_kind kind, uint64_t session,
 
 /* The end of an orphan's session. What a journal says must outlive it, until
  * the next mount has done it. */
-static void drop_orphan(struct sm_ctx *x, struct sm_inode *in)
+static void drop_orphan(struct sm_ctx *x, struct sm_inode *in,
+			uint64_t session)
 {
 	struct sm_log l;
 
+	if (!sm_orphan_leave(x->sm, in, session))
+		return;
 	if (sm_log_find(x->sm, in->ino, &l) && l.peer_count == 0) {
 		sm_orphan_move(x->sm, in, SM_NOBODY);
 		sm_inode_put(x->sm, in);
@@ -174,8 +197,6 @@ static void drop_orphan(struct sm_ctx *x, struct sm_inode *in)
 		sm_inode_destroy(x, in);
 	}
 }
-
-_Static_assert(SM_DESTROY_CHANGES >= 3, "a journal is moved and written");
 
 /* Everything the session had goes, one reservation an inode. */
 static int drop_holdings(struct sm_ctx *x, uint64_t session)
@@ -185,11 +206,11 @@ static int drop_holdings(struct sm_ctx *x, uint64_t session)
 	uint64_t ino;
 
 	while (first_ino(sm, SM_K_ORPHAN, session, &ino)) {
-		if (cow_reserve(sm->tree, SM_DESTROY_CHANGES) != 0)
+		if (cow_reserve(sm->tree, SM_DESTROY_CHANGES + 4) != 0)
 			return -ENOMEM;
-		if (!sm_inode_get(sm, ino, &in) || in.orphan != session)
+		if (!sm_inode_get(sm, ino, &in) || in.orphan == 0)
 			return -EIO;
-		drop_orphan(x, &in);
+		drop_orphan(x, &in, session);
 	}
 	while (first_ino(sm, SM_K_LEASE, session, &ino)) {
 		if (cow_reserve(sm->tree, 2) != 0)
@@ -263,6 +284,7 @@ size_t sm_session_list(struct sm *sm, uint64_t after,
 		out[count].session = s.id;
 		out[count].client_id = s.client_id;
 		out[count].dead = s.dead;
+		out[count].shared = (s.flags & META_SESSION_SHARED) != 0;
 		copy_str(out[count].host, sizeof(out->host), s.host);
 		copy_str(out[count].mountpoint, sizeof(out->mountpoint),
 			 s.mountpoint);

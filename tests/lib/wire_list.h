@@ -70,6 +70,9 @@
 	M(meta_setxattr, META_SETXATTR_FIELDS) \
 	M(meta_removexattr, META_REMOVEXATTR_FIELDS) \
 	M(meta_return, META_RETURN_FIELDS) \
+	M(meta_want, META_WANT_FIELDS) \
+	M(meta_event, META_EVENT_FIELDS) \
+	M(meta_events_reply, META_EVENTS_REPLY_FIELDS) \
 	M(meta_cut, META_CUT_FIELDS) \
 	M(meta_register, META_REGISTER_FIELDS) \
 	M(meta_lease_reply, META_LEASE_REPLY_FIELDS) \

@@ -2,6 +2,7 @@
 #include "tests/lib/sm_fixture.h"
 
 #include "common/wire_blk.h"
+#include "metad/sm_priv.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -322,6 +323,66 @@ static void only_the_orphans_session_gives_it_back(void **state)
 	sm_client_leave(&d);
 }
 
+/* Whose orphans the sessions @s keep, in order, as digits of a number. */
+static uint64_t keepers(struct sm *sm, uint64_t ino, struct sm_client *const *s,
+			size_t count)
+{
+	uint64_t found = 0, inos[8];
+
+	for (size_t i = 0; i < count; i++) {
+		size_t n = sm_orphan_list(sm, s[i]->session, 0, inos, 8);
+
+		for (size_t j = 0; j < n; j++)
+			found += inos[j] == ino ? UINT64_C(1) << i : 0;
+	}
+	return found;
+}
+
+static void an_inode_without_names_lives_until_all_have_returned_it(
+	void **state)
+{
+	struct sm_client *c = *state;
+	uint64_t f = SM_INO(c, sm_client_file(c, ROOT, "f")), late;
+	struct sm_client d, e, g;
+	struct sm_client *all[] = { c, &d, &e, &g };
+
+	sm_client_join(&d, c->sm);
+	sm_client_join(&e, c->sm);
+	assert_int_equal(sm_client_unlink(&d, ROOT, "f"), 0);
+	assert_int_equal(keepers(c->sm, f, all, 3), 7);
+	/* who came later cannot have it open */
+	sm_client_join(&g, c->sm);
+	assert_int_equal(keepers(c->sm, f, all, 4), 7);
+	assert_int_equal(sm_client_give_back(&d, f, META_RETURN_ORPHAN), 0);
+	assert_int_equal(keepers(c->sm, f, all, 4), 5);
+	assert_true(sm_verify(c->sm));
+	/* twice, and by one that has none */
+	assert_int_equal(sm_client_give_back(&d, f, META_RETURN_ORPHAN), 0);
+	assert_int_equal(sm_client_give_back(&g, f, META_RETURN_ORPHAN), 0);
+	assert_int_equal(keepers(c->sm, f, all, 4), 5);
+	/* the dead keep it until they are ended */
+	assert_int_equal(sm_client_close(c, e.session, 1), 0);
+	assert_int_equal(sm_client_give_back(c, f, META_RETURN_ORPHAN), 0);
+	assert_int_equal(sm_client_getattr(c, f), 0);
+	assert_true(sm_verify(c->sm));
+	assert_int_equal(sm_client_close(c, e.session, 2), 0);
+	assert_int_equal(sm_client_getattr(c, f), -ENOENT);
+
+	/* what is renamed over, and a directory */
+	f = SM_INO(c, sm_client_file(c, ROOT, "f"));
+	late = SM_INO(c, sm_client_file(c, ROOT, "g"));
+	assert_int_equal(sm_client_rename(c, ROOT, "g", ROOT, "f", 0, NULL),
+			 0);
+	assert_int_equal(keepers(c->sm, f, all, 4), 11);
+	assert_int_equal(keepers(c->sm, late, all, 4), 0);
+	assert_int_equal(sm_client_give_back(&d, late, META_RETURN_ORPHAN), 0);
+	assert_int_equal(sm_client_getattr(c, late), 0);
+	assert_true(sm_verify(c->sm));
+	sm_client_leave(&d);
+	sm_client_leave(&e);
+	sm_client_leave(&g);
+}
+
 /* ---- size recovery ---- */
 
 static void recovered_size_and_mtime_only_grow(void **state)
@@ -371,6 +432,7 @@ int main(void)
 		SM_TEST(what_may_have_blocks_is_purged),
 		SM_TEST(what_was_never_written_is_not_purged),
 		SM_TEST(only_the_orphans_session_gives_it_back),
+		SM_TEST(an_inode_without_names_lives_until_all_have_returned_it),
 		SM_TEST(recovered_size_and_mtime_only_grow),
 	};
 

@@ -534,8 +534,10 @@ static void a_journal_is_its_sessions_leased_orphan(void **state)
 	assert_int_equal(set_journal(&d, ino), -EINVAL);
 	assert_int_equal(sm_log_count(c->sm), 0);
 	assert_int_equal(sm_log_epoch(c->sm), 0);
-	/* one whose name is gone will do */
+	/* one whose name is gone will do, when nobody else keeps it */
 	assert_int_equal(sm_client_unlink(c, ROOT, "wal"), 0);
+	assert_int_equal(set_journal(c, wal), -EINVAL);
+	assert_int_equal(sm_client_give_back(&d, wal, META_RETURN_ORPHAN), 0);
 	assert_int_equal(set_journal(c, wal), 0);
 	sm_client_leave(&d);
 }

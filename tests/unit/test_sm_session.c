@@ -168,6 +168,7 @@ static void a_session_dies_in_two_steps(void **state)
 	f = SM_INO(&d, sm_client_file(&d, ROOT, "f"));
 	assert_int_equal(sm_client_lease(&d, f), 0);
 	assert_int_equal(sm_client_unlink(&d, ROOT, "f"), 0);
+	assert_int_equal(sm_client_give_back(c, f, META_RETURN_ORPHAN), 0);
 
 	assert_int_equal(sm_client_close(c, d.session, 1), 0);
 	assert_true(c->r.map_changed);
@@ -217,6 +218,8 @@ static void closing_gives_everything_back(void **state)
 		assert_int_equal(sm_client_file(&d, ROOT, name), 0);
 		assert_int_equal(sm_client_lease(&d, d.attr.ino), 0);
 		assert_int_equal(sm_client_unlink(&d, ROOT, name), 0);
+		assert_int_equal(sm_client_give_back(c, d.attr.ino,
+						     META_RETURN_ORPHAN), 0);
 	}
 	kept = SM_INO(&d, sm_client_file(&d, ROOT, "kept"));
 	assert_int_equal(sm_client_lease(&d, kept), 0);

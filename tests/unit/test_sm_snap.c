@@ -378,9 +378,11 @@ static void half_done_work_is_undone(void **state)
 		(void)snprintf(name, sizeof(name), "%d", i);
 		assert_int_equal(sm_client_file(&d, ROOT_INO, name), 0);
 		assert_int_equal(sm_client_lease(&d, d.attr.ino), 0);
-		if (i % 2 == 0)
-			assert_int_equal(sm_client_unlink(&d, ROOT_INO, name),
-					 0);
+		if (i % 2 != 0)
+			continue;
+		assert_int_equal(sm_client_unlink(&d, ROOT_INO, name), 0);
+		assert_int_equal(sm_client_give_back(&c, d.attr.ino,
+						     META_RETURN_ORPHAN), 0);
 	}
 	for (uint64_t left = 0; err != 0; left += 40) {
 		size_t before_len, after_len;
