@@ -131,11 +131,12 @@ static json_t *session_json(struct metad *md, const struct sm_session_info *s)
 {
 	struct wire_str st = session_status(md, s->session);
 	json_t *status = st.len ? json_loadb(st.p, st.len, 0, NULL) : NULL;
-	json_t *j = json_pack("{s:I,s:o,s:o,s:s,s:b,s:I}", "session",
+	json_t *j = json_pack("{s:I,s:o,s:o,s:s,s:b,s:b,s:I}", "session",
 			      (json_int_t)s->session, "host",
 			      json_bytes(s->host), "mountpoint",
 			      json_bytes(s->mountpoint), "state",
-			      s->dead ? "closing" : "live", "connected",
+			      s->dead ? "closing" : "live", "shared",
+			      s->shared, "connected",
 			      serve_session_connected(md, s->session),
 			      "idle_ms",
 			      (json_int_t)session_idle_ms(md, s->session));

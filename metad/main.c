@@ -23,6 +23,7 @@
 #include "metad/restore.h"
 #include "metad/room.h"
 #include "metad/session.h"
+#include "metad/want.h"
 
 /* See hail-metad(8). */
 #define EXIT_USAGE 2
@@ -219,8 +220,10 @@ static void turn(struct program *p)
 
 	stats_count(&md->stats.turns, 1);
 	sessions_turn(md);
-	if (!md->stopping)
+	if (!md->stopping) {
 		recover_turn(md->recover);
+		wants_look(md);
+	}
 	do {
 		was = md->activity;
 		/* Who waits for the disk waits longest: start it first. */
@@ -326,6 +329,8 @@ static int make_parts(struct metad *md)
 		rv = log_peers_new(md, &md->log_peers);
 	if (rv == 0)
 		rv = recover_new(md, &md->recover);
+	if (rv == 0)
+		rv = wants_new(md, &md->wants);
 	if (rv == 0)
 		rv = purge_new(md, &md->purge);
 	if (rv == 0)
@@ -621,6 +626,7 @@ static void end(struct program *p)
 	purge_free(md->purge);
 	room_free(md->room);
 	recover_free(md->recover);
+	wants_free(md->wants);
 	sessions_free(md->sessions);
 	monitor_free(md->monitor);
 	log_peers_free(md->log_peers);

@@ -4,6 +4,7 @@
  *	request  what each request does
  *	session  who is connected; opening, replacing, closing sessions
  *	recover  fences and size recovery of a session that is gone
+ *	want     leases that another session wants, what sessions are told
  *	monitor  block daemons: registration, heartbeats, serving leases
  *	log_peers  log daemons: the same
  *	drive    calls to block daemons; cut.c and purge.c are its jobs
@@ -36,6 +37,7 @@ struct stats;
 struct sessions;
 struct recover;
 struct monitor;
+struct wants;
 struct log_peers;
 struct drive;
 struct cuts;
@@ -78,6 +80,7 @@ struct metad {
 	struct serve *serve;
 	struct sessions *sessions;
 	struct recover *recover;
+	struct wants *wants;
 	struct monitor *monitor;
 	struct log_peers *log_peers;
 	struct drive *drive;

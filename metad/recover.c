@@ -20,6 +20,7 @@ struct opener {
 	struct opener *next;
 	struct reply_to to;
 	uint64_t client_id;
+	uint32_t flags; /* META_SESSION_* */
 	char host[64], mountpoint[256];
 };
 
@@ -225,6 +226,13 @@ static void ends_go_on(struct victim *v)
 	}
 	if (v->end_count > 0 || v->sweep)
 		return;
+	/* While others live nothing is answered that is not durable, so there
+	 * are no blocks of inodes that were never made; and a sweep could not
+	 * tell those of one that is made meanwhile. */
+	if (sm_map(md->sm)->session_count > 0) {
+		victim_finish(v);
+		return;
+	}
 	v->sweep = sweep_start(md, swept, v);
 	if (!v->sweep)
 		md->stop(md, "out of memory");
@@ -376,9 +384,15 @@ static void open_now(struct recover *r)
 	};
 	struct sm_reply rep;
 	struct wire_in in;
+	struct wire_out o;
+	uint8_t buf[512];
 
-	METAD_PROPOSE(r->md, WIRE_OP_SM_SESSION_OPEN, sm_session_open, &m,
-		      &rep);
+	wire_out_init(&o, buf, sizeof(buf));
+	sm_session_open_encode(&o, &m);
+	if (op->flags)
+		wire_put_u32(&o, op->flags);
+	assert(!o.overflow);
+	metad_propose(r->md, WIRE_OP_SM_SESSION_OPEN, 0, buf, o.len, &rep);
 	if (rep.status != 0) {
 		serve_reply(r->md, &op->to, rep.status, NULL, 0);
 		opener_pop(r);
@@ -390,24 +404,31 @@ static void open_now(struct recover *r)
 	metad_when_durable(r->md, &r->opening, sm_pos(r->md->sm));
 }
 
-/* What stands in the way of the first opener. Returns whether it is being
- * removed. */
+/* What stands in the way of the first opener: dead sessions, its own earlier
+ * one, and those that do not share. Returns whether it is being removed, or was
+ * what the opener was refused for. */
 static bool make_way(struct recover *r)
 {
+	const struct opener *op = r->openers;
 	struct sm_session_info s;
+	uint64_t after = 0;
 
-	if (sm_session_list(r->md->sm, 0, &s, 1) == 0)
-		return false;
-	if (s.dead || s.client_id == r->openers->client_id ||
-	    session_gone(r->md, s.session)) {
-		diag_info("session", "event=replaced session=%" PRIu64
-			  " host=%s mountpoint=%s", s.session, s.host,
-			  s.mountpoint);
-		victim_start(r, s.session, NULL);
-	} else {
-		opener_refuse(r, &s);
+	for (; sm_session_list(r->md->sm, after, &s, 1) == 1;
+	     after = s.session) {
+		if (s.dead || s.client_id == op->client_id ||
+		    session_gone(r->md, s.session)) {
+			diag_info("session", "event=replaced session=%" PRIu64
+				  " host=%s mountpoint=%s", s.session, s.host,
+				  s.mountpoint);
+			victim_start(r, s.session, NULL);
+			return true;
+		}
+		if (!s.shared || !(op->flags & META_SESSION_SHARED)) {
+			opener_refuse(r, &s);
+			return true;
+		}
 	}
-	return true;
+	return false;
 }
 
 static void step(struct recover *r)
@@ -423,7 +444,7 @@ static void step(struct recover *r)
 }
 
 void recover_open(struct metad *md, const struct reply_to *to,
-		  const struct meta_session_open *m)
+		  const struct meta_session_open *m, uint32_t flags)
 {
 	struct recover *r = md->recover;
 	struct opener *o, **p = &r->openers;
@@ -435,6 +456,7 @@ void recover_open(struct metad *md, const struct reply_to *to,
 	}
 	o->to = *to;
 	o->client_id = m->client_id;
+	o->flags = flags;
 	(void)snprintf(o->host, sizeof(o->host), "%.*s",
 		       (int)u64_min(m->host.len, sizeof(o->host)),
 		       (const char *)m->host.p);
@@ -457,6 +479,17 @@ void recover_close(struct metad *md, const struct reply_to *to)
 					    -ESTALE : -EAGAIN, NULL, 0);
 	else
 		victim_start(r, to->session, to);
+}
+
+void recover_evict(struct metad *md, uint64_t session, const char *why)
+{
+	struct recover *r = md->recover;
+
+	if (r->victim || !r->ready || md->stopping)
+		return;
+	diag_warn("session", "event=evicted session=%" PRIu64 " why=\"%s\"",
+		  session, why);
+	victim_start(r, session, NULL);
 }
 
 uint64_t recover_session(const struct metad *md)

@@ -11,6 +11,7 @@
 #include "metad/repair.h"
 #include "metad/room.h"
 #include "metad/session.h"
+#include "metad/want.h"
 
 /* A reply, or a request to be run again, that waits. */
 struct held {
@@ -166,7 +167,9 @@ static uint64_t page_cut_ino(struct request *q, const struct sm_reply *r)
 	return 0;
 }
 
-static void run_query(struct request *q)
+/* Answers with what the query @op of @body says. */
+static void query_as(struct request *q, uint16_t op, const void *body,
+		     size_t len)
 {
 	struct metad *md = q->md;
 	struct sm_reply r;
@@ -174,9 +177,9 @@ static void run_query(struct request *q)
 	uint64_t ino;
 
 	stats_count(&md->stats.queries, 1);
-	sm_query(md->sm, q->to.op, q->to.session, q->body, q->body_len, &r);
-	ino = q->to.op == WIRE_OP_META_READDIR ? page_cut_ino(q, &r) :
-						 shown_ino(q->to.op, &r);
+	sm_query(md->sm, op, q->to.session, body, len, &r);
+	ino = op == WIRE_OP_META_READDIR ? page_cut_ino(q, &r) :
+					   shown_ino(op, &r);
 	if (ino && cut_pending(md, ino)) {
 		w = held_new(md, &q->to, 0, q->body, q->body_len);
 		if (!w) {
@@ -190,6 +193,22 @@ static void run_query(struct request *q)
 	}
 	request_reply_at(md, &q->to, metad_foreign_pos(md, q->to.session),
 			 r.status, r.body, r.body_len);
+}
+
+static void run_query(struct request *q)
+{
+	query_as(q, q->to.op, q->body, q->body_len);
+}
+
+void request_attr(struct request *q, uint64_t ino)
+{
+	struct meta_ino m = { .ino = ino };
+	uint8_t body[8];
+	struct wire_out o;
+
+	wire_out_init(&o, body, sizeof(body));
+	meta_ino_encode(&o, &m);
+	query_as(q, WIRE_OP_META_GETATTR, body, o.len);
 }
 
 static void send_map(struct request *q)
@@ -322,6 +341,23 @@ static bool no_room_for(const struct request *q)
 	}
 }
 
+/* An inode that @r says has lost its last name; 0: none. */
+static uint64_t nameless(uint16_t op, const struct sm_reply *r)
+{
+	struct meta_unlink_reply u;
+	struct meta_rename_reply m;
+
+	if (r->status != 0 || r->replayed)
+		return 0;
+	if (op == WIRE_OP_META_UNLINK &&
+	    meta_unlink_reply_parse(r->body, r->body_len, &u) == 0)
+		return u.nlink == 0 ? u.ino : 0;
+	if (op == WIRE_OP_META_RENAME &&
+	    meta_rename_reply_parse(r->body, r->body_len, &m) == 0)
+		return m.replaced_nlink == 0 ? m.replaced : 0;
+	return 0;
+}
+
 /* Must it be durable before it is told? What a cut does to blocks cannot be
  * undone; log daemons remember an epoch, which must not be given twice, and
  * free what a list does not have. */
@@ -349,8 +385,14 @@ static void run_mutation(struct request *q)
 	if (r.replayed)
 		stats_count(&md->stats.replays, 1);
 	pos = metad_foreign_pos(md, q->to.session);
-	if (r.status == 0 && is_told_late(q->to.op))
+	/* Alone, a session that was told what is lost with this process does
+	 * it again; of several the order would not be the same. */
+	if (r.status == 0 && (is_told_late(q->to.op) ||
+			      sm_map(md->sm)->session_count > 1))
 		pos = u64_max(pos, r.pos);
+	ino = nameless(q->to.op, &r);
+	if (ino)
+		wants_orphan(md, ino, q->to.session);
 	if (r.status == 0 && r.cut_job) {
 		reply_after_cut(q, &r, pos);
 		return;
@@ -415,6 +457,8 @@ static const struct op_info {
 	{ WIRE_OP_META_LOG_LIST, CLIENT | ADMIN, true, run_query },
 	{ WIRE_OP_META_LOG_OPTS, CLIENT | ADMIN, true, run_query },
 	{ WIRE_OP_META_LOG_PEERS, CLIENT | ADMIN, true, log_peers_query },
+	{ WIRE_OP_META_WANT, CLIENT, true, want_run },
+	{ WIRE_OP_META_EVENTS, CLIENT, true, events_run },
 	{ WIRE_OP_META_SYNC, CLIENT | ADMIN, true, run_sync },
 	{ WIRE_OP_META_REGISTER, BLOCKD, false, monitor_register },
 	{ WIRE_OP_META_HEARTBEAT, BLOCKD, false, monitor_heartbeat },
@@ -600,5 +644,6 @@ int request_frame(struct conn *c, const struct frame *f)
 void request_conn_gone(struct conn *c)
 {
 	cut_waits_drop(c->md, c->id);
+	wants_conn_gone(c->md, c->id);
 	admin_conn_gone(c);
 }

@@ -19,6 +19,9 @@ struct request {
 /* Handles a frame; the reply comes now or later. Returns 0, or < 0: the
  * connection is to be closed (-EBADMSG: it speaks nonsense). */
 int request_frame(struct conn *c, const struct frame *f) must_check;
+/* Answers with the attributes of @ino, as META_GETATTR; later, while it is
+ * being cut by another session: then the request runs again. */
+void request_attr(struct request *q, uint64_t ino);
 /* Executes a held request, again or at last. */
 void request_run(struct request *r);
 /* The connection is gone: nobody waits for its replies. */

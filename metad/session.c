@@ -155,12 +155,18 @@ void session_forget(struct metad *md, uint64_t session)
 void session_open(struct request *r)
 {
 	struct meta_session_open m;
+	uint32_t flags;
+	struct wire_in in;
 
-	if (meta_session_open_parse(r->body, r->body_len, &m) < 0) {
+	wire_in_init(&in, r->body, r->body_len);
+	meta_session_open_decode(&in, &m);
+	flags = in.len > 0 ? wire_get_u32(&in) : 0;
+	if (wire_in_end(&in) < 0)
 		serve_reply(r->md, &r->to, -EBADMSG, NULL, 0);
-		return;
-	}
-	recover_open(r->md, &r->to, &m);
+	else if (flags & ~META_SESSION_KNOWN)
+		serve_reply(r->md, &r->to, -EOPNOTSUPP, NULL, 0);
+	else
+		recover_open(r->md, &r->to, &m, flags);
 }
 
 void session_close(struct request *r)
