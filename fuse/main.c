@@ -57,10 +57,20 @@ static void ops_init(void *userdata, struct fuse_conn_info *conn)
 	want(conn, FUSE_CAP_PARALLEL_DIROPS);
 	want(conn, FUSE_CAP_CACHE_SYMLINKS);
 	want(conn, FUSE_CAP_EXPORT_SUPPORT);
-	want(conn, FUSE_CAP_READDIRPLUS);
-	/* O_DIRECT handles go around the page cache in parallel; a mapping of
-	 * the same file is kept coherent by the kernel's invalidation. */
-	want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+	if (r->opt->shared) {
+		/* Attributes of a listing may be what another mount is about
+		 * to change. A mapping that others could store through would
+		 * be a cache that nobody can make coherent: ENODEV. */
+		fuse_unset_feature_flag(conn, FUSE_CAP_READDIRPLUS);
+		fuse_unset_feature_flag(conn, FUSE_CAP_READDIRPLUS_AUTO);
+		fuse_unset_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+	} else {
+		want(conn, FUSE_CAP_READDIRPLUS);
+		/* O_DIRECT handles go around the page cache in parallel; a
+		 * mapping of the same file is kept coherent by the kernel's
+		 * invalidation. */
+		want(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP);
+	}
 	/* Data is copied once either way; splice costs two system calls. */
 	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_READ);
 	fuse_unset_feature_flag(conn, FUSE_CAP_SPLICE_WRITE);
@@ -270,6 +280,7 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 		diag_warn("fuse", "caches would outlive a fence");
 	core_status_note(r->core, "io_uring", uring_why);
 	core_status_note(r->core, "cache",
+			 r->opt->shared ? "none" :
 			 r->opt->writeback ? "writeback" : "writethrough");
 	r->dev = rim_dev(mountpoint);
 	tune_bdi(mountpoint, r->opt);
@@ -302,8 +313,8 @@ static const char *start_reason(int err)
 {
 	switch (err) {
 	case -EBUSY:
-		return "another mount is alive (one, for now); 'hailctl "
-		       "sessions' names it";
+		return "another mount is alive, and one of the two is not "
+		       "'-o shared'; 'hailctl sessions' names it";
 	case -ECONNREFUSED:
 		return "it does not run; start it ('hailctl local up DIR' for "
 		       "a local cluster), or correct the cluster file";
@@ -336,17 +347,19 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 	remove_dead(mountpoint);
 	r.opt = o;
 	r.mountpoint = mountpoint;
-	r.valid_s = VALID_S;
+	r.valid_s = o->shared ? 0 : VALID_S;
 	r.uring = tune_uring_choose(o, &uring_why);
 	gethostname(host, sizeof(host) - 1);
 	struct core_options co = {
 		.conf = conf, .host = host, .mountpoint = mountpoint,
 		.client_id = client_id,
-		.wb_bytes_max = o->wb_size, .prefetch_bytes_max = o->prefetch,
+		.wb_bytes_max = o->wb_size,
+		/* What was read ahead may not be true when it is read. */
+		.prefetch_bytes_max = o->shared ? 0 : o->prefetch,
 		.flush_age_ms = o->flush_age_ms,
 		.log_transport = o->transport,
 		.timeout_ms = o->hard ? 0 : o->timeo_ms,
-		.kernel_writeback = o->writeback,
+		.shared = o->shared, .kernel_writeback = o->writeback,
 		/* A read-only mount is the kernel's affair, and may be
 		 * remounted at any time without our being told. */
 		.noatime = o->noatime || o->read_only,

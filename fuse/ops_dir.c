@@ -361,8 +361,9 @@ static void ops_opendir(fuse_req_t req, fuse_ino_t ino,
 	 * change is complete some time after, with what was read before, and
 	 * who has begun in between is then given the rest of it. Without its
 	 * first page the kernel asks again. */
-	fi->cache_readdir = 1;
-	fi->keep_cache = core_listing_begins(rim_of(req)->core, ino);
+	fi->cache_readdir = !rim_of(req)->opt->shared;
+	fi->keep_cache = fi->cache_readdir &&
+			 core_listing_begins(rim_of(req)->core, ino);
 	fuse_reply_open(req, fi);
 }
 

@@ -45,9 +45,10 @@ struct opening {
 
 static void opening_flags(struct rim *r, struct fuse_file_info *fi)
 {
-	(void)r;
 	/* One mount: nothing changes behind the kernel's back. */
-	fi->keep_cache = 1;
+	fi->keep_cache = !r->opt->shared;
+	if (r->opt->shared)
+		fi->direct_io = fi->parallel_direct_writes = 1;
 	/* O_DIRECT by itself goes through the kernel's direct path, which
 	 * takes the inode's lock exclusively; as FOPEN_DIRECT_IO files writes
 	 * inside the file run in parallel. The kernel writes back and drops
@@ -346,12 +347,15 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *buf,
 	flags |= CORE_WRITE_ASK;
 	if (fi->writepage)
 		flags |= CORE_WRITE_CACHE;
-	else if (fi->flags & O_DIRECT)
+	else if ((fi->flags & O_DIRECT) || r->opt->shared)
 		w->sync = fi->flags & O_SYNC; /* on a sync mount, too */
 	if (!fi->writepage && (fi->flags & O_DIRECT) && !w->sync)
 		flags |= CORE_WRITE_DIRECT;
 	/* O_APPEND: the kernel knows the end of file, and puts appends there;
-	 * and leaves them where they are with RWF_NOAPPEND. */
+	 * and leaves them where they are with RWF_NOAPPEND. Beside other
+	 * mounts it knows no end. */
+	if (r->opt->shared && (fi->flags & O_APPEND))
+		flags |= CORE_WRITE_APPEND;
 	if (fi->kill_suidgid) {
 		flags |= CORE_WRITE_KILLPRIV;
 		rim_drop_sgid(req, ino);

@@ -395,7 +395,11 @@ static void ops_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 {
 	struct lock_range r;
 	range_of(lock, ino, fi->lock_owner, &r);
-	core_getlk(rim_of(req)->core, &r);
+	int err = core_getlk(rim_of(req)->core, &r);
+	if (err) {
+		fuse_reply_err(req, -err);
+		return;
+	}
 	if (r.type == LOCK_TYPE_UNLOCK) {
 		lock->l_type = F_UNLCK;
 	} else {

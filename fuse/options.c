@@ -59,6 +59,9 @@ static const struct word words[] = {
 	{ "writeback", O(writeback), true,
 	  "let the kernel gather small writes (one mount has the tree)" },
 	{ "nowriteback", O(writeback), false, "the opposite; the default" },
+	{ "shared", O(shared), true,
+	  "beside other mounts that are; nothing waits in this machine's "
+	  "kernel" },
 	{ "hard", O(hard), true,
 	  "wait for a dead daemon to come back; the default" },
 	{ "soft", O(hard), false, "fail with ETIMEDOUT after timeo" },
@@ -129,6 +132,9 @@ static bool set_word(struct mount_options *o, const char *w)
 	for (const struct word *k = words; k->name; k++) {
 		if (strcmp(w, k->name) == 0) {
 			*(bool *)((char *)o + k->offset) = k->value;
+			/* Of what was said before it, as by 'local up'. */
+			if (k->offset == O(shared))
+				o->writeback = false;
 			return true;
 		}
 	}
@@ -345,6 +351,11 @@ int mount_options_parse(struct mount_options *o, int argc, char **argv,
 	if (!o->mountpoint) {
 		snprintf(why, why_size,
 			 "usage: hailfs [-o OPTIONS] CLUSTERFILE MOUNTPOINT");
+		return -EINVAL;
+	}
+	if (o->shared && o->writeback) {
+		snprintf(why, why_size, "shared and writeback exclude each "
+			 "other: what waits in the kernel is known to nobody");
 		return -EINVAL;
 	}
 	o->read_only = (o->remount_flags & MS_RDONLY) != 0;

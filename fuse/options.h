@@ -13,6 +13,7 @@ struct mount_options {
 	bool foreground, debug, remount, read_only, noatime, nodiratime;
 	bool strictatime;
 	bool dirsync; /* or sync: of bytes the kernel takes care */
+	bool shared; /* other mounts may be there */
 	bool writeback, hard, fake; /* fake: -f of mount(8): check only */
 	bool allow_other, quiet_unknown;
 	int uring; /* enum uring_choice */

@@ -25,7 +25,8 @@ struct rim {
 	pthread_rwlock_t serving_lock;
 	bool serving;
 	/* Validity of entries and attributes in the kernel: the lease's term.
-	 * One mount holds every lease, so this is for ever in practice. */
+	 * One mount holds every lease, so this is for ever in practice; beside
+	 * others it holds none. */
 	double valid_s;
 };
 

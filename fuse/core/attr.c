@@ -87,7 +87,7 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 	core_lock(c);
 	struct core_inode *in = inode_find(c, ino);
 	c->count.getattrs++;
-	if (in && in->attr_valid && meta_may_serve(c)) {
+	if (in && in->attr_valid && meta_may_serve(c) && !c->opt.shared) {
 		a = in->attr;
 		a.units = wb_units_tell(in);
 		c->count.getattrs_local++;
@@ -95,13 +95,18 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 		cb(arg, 0, &a);
 		return;
 	}
-	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_GETATTR, 8, &o);
+	/* Its size is known only when nobody else has its lease. */
+	bool want = c->opt.shared && !(in && in->leased);
+	struct meta_call *mc = meta_call_new(c, want ? WIRE_OP_META_WANT :
+					     WIRE_OP_META_GETATTR, 9, &o);
 	if (!mc) {
 		core_unlock(c);
 		cb(arg, -ENOMEM, NULL);
 		return;
 	}
 	wire_put_u64(&o, ino);
+	if (want)
+		wire_put_u8(&o, 0);
 	mc->done = getattr_done;
 	mc->u.attr_cb = cb;
 	mc->u_arg = arg;
@@ -202,17 +207,12 @@ void core_drop_sgid(struct core *c, uint64_t ino)
 	core_unlock(c);
 }
 
-void core_setattr(struct core *c, const struct meta_setattr *s,
-		  core_attr_cb cb, void *arg)
+static void setattr_go(struct core *c, const struct meta_setattr *s,
+		       core_attr_cb cb, void *arg)
 {
 	struct wire_out o;
 	uint32_t needed;
 
-	assert(!(s->valid & (META_SET_SIZE | META_SET_UNITS_DELTA)));
-	if (s->valid == 0) {
-		core_getattr(c, s->ino, cb, arg);
-		return;
-	}
 	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_SETATTR,
 					     meta_setattr_size(s), &o);
 	if (!mc) {
@@ -245,6 +245,50 @@ void core_setattr(struct core *c, const struct meta_setattr *s,
 	else if (in)
 		inode_times_mutated(in, meta_last_seq(c));
 	core_unlock(c);
+}
+
+/* Another mount's lease ends first: what it writes and returns later would take
+ * the time back. */
+struct set_times {
+	struct core *c;
+	struct meta_setattr s;
+	core_attr_cb cb;
+	void *arg;
+};
+
+static void set_times_known(void *arg, int err, const struct meta_attr *a)
+{
+	struct set_times *t = arg;
+
+	(void)a;
+	if (err)
+		t->cb(t->arg, err, NULL);
+	else
+		setattr_go(t->c, &t->s, t->cb, t->arg);
+	free(t);
+}
+
+void core_setattr(struct core *c, const struct meta_setattr *s,
+		  core_attr_cb cb, void *arg)
+{
+	struct set_times *t;
+
+	assert(!(s->valid & (META_SET_SIZE | META_SET_UNITS_DELTA)));
+	if (s->valid == 0) {
+		core_getattr(c, s->ino, cb, arg);
+		return;
+	}
+	if (!c->opt.shared || !(s->valid & META_SET_MTIME)) {
+		setattr_go(c, s, cb, arg);
+		return;
+	}
+	t = malloc(sizeof(*t));
+	if (!t) {
+		cb(arg, -ENOMEM, NULL);
+		return;
+	}
+	*t = (struct set_times){ .c = c, .s = *s, .cb = cb, .arg = arg };
+	core_getattr(c, s->ino, set_times_known, t);
 }
 
 /* Times of a written file are told like its size: with others, when it is

@@ -5,6 +5,7 @@
 #include "common/diag.h"
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
+#include "fuse/core/share.h"
 
 void core_lock(struct core *c)
 {
@@ -176,6 +177,8 @@ static int core_new_parts(struct core *c)
 	if (!err)
 		err = ret_new(c, &c->ret);
 	if (!err)
+		err = share_new(c, &c->share);
+	if (!err)
 		err = dir_pages_new(&c->dir_pages);
 	if (!err)
 		err = name_cache_new(&c->names);
@@ -291,6 +294,7 @@ void core_free(struct core *c)
 	name_cache_free(c->names);
 	dir_pages_free(c->dir_pages);
 	ret_free(c->ret);
+	share_free(c->share);
 	log_client_free(c->log);
 	lock_table_free(c->locks);
 	core_notes_free(c);

@@ -36,6 +36,7 @@ struct core_options {
 	uint64_t prefetch_bytes_max;
 	uint64_t flush_age_ms; /* dirty data is written after this */
 	uint64_t timeout_ms; /* 0: hard; else soft, -ETIMEDOUT after it */
+	bool shared; /* beside other mounts that are; not with the next one */
 	bool kernel_writeback; /* -o writeback: the kernel owns sizes, mtimes */
 	int log_transport; /* enum core_log_transport */
 	bool noatime; /* reads do not change atimes (else as relatime) */
@@ -63,7 +64,8 @@ typedef void (*core_bytes_cb)(void *arg, int err, const void *p, size_t len);
 /* ---- life (these block) ---- */
 int core_new(const struct core_options *o, struct core **ret);
 /* Opens the session: root's attributes are known after it. Waits for metad
- * and the map up to @timeout_ms (0: for ever). -EBUSY: another mount lives;
+ * and the map up to @timeout_ms (0: for ever). -EBUSY: another mount lives that
+ * does not share, or we do not;
  * -ECONNREFUSED: nobody listens; -EXDEV, -EPROTONOSUPPORT: a metad of another
  * cluster, or release; -ETIMEDOUT: no answer. */
 int core_start(struct core *c, uint64_t timeout_ms);
@@ -205,6 +207,8 @@ void core_read_again(struct core *c, uint64_t ino, uint64_t off, size_t len,
 			       * without it may not grow the file */
 #define CORE_WRITE_ASK 0x8u /* -EINTR where it had to wait and is not wanted
 			      * any more; asked under the core's lock */
+#define CORE_WRITE_APPEND 0x20u /* with core_options.shared: at the end of the
+				 * file, wherever that is by then */
 #define CORE_WRITE_UNBOUND 0x10u /* others wait for memory until this is there:
 				  * the write-back bound is not for it */
 /* Copies the bytes before it returns. @cb may be delayed by the write-back
@@ -257,10 +261,11 @@ struct core_lock_wait {
 	struct core_lock_wait *priv_next;
 	int priv_status;
 };
-/* Returns 0 or -errno at once, or -EINPROGRESS and @cb later (wait). */
+/* Returns 0 or -errno at once, or -EINPROGRESS and @cb later (wait). -ENOLCK:
+ * other mounts' locks are not known here (core_options.shared). */
 int core_setlk(struct core *c, struct core_lock_wait *w, bool wait);
 bool core_setlk_cancel(struct core *c, struct core_lock_wait *w);
-void core_getlk(struct core *c, struct lock_range *r);
+int core_getlk(struct core *c, struct lock_range *r); /* 0 or -ENOLCK */
 void core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
 			  uint64_t owner);
 

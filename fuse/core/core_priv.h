@@ -23,6 +23,7 @@ struct wb_inode; /* write.c: an inode's write-back state */
 struct flusher; /* flush.c */
 struct prefetch; /* read.c */
 struct ret; /* ret.c: what is to be given back */
+struct share; /* share.c: other mounts */
 struct dir_pages; /* readdir.c */
 struct name_cache; /* name_cache.c */
 struct dir_known; /* dir_known.c */
@@ -61,7 +62,11 @@ struct core_inode {
 	 * units are ours and newer than metad's. */
 	struct meta_attr attr;
 	bool leased; /* write lease asked for (and in the stream) */
+	/* With core_options.shared: see share.h. */
+	bool lease_pending, recalled, acquiring, share_flushing;
+	struct core_waiter *share_waiters; /* for it to be writable */
 	bool orphan; /* no name left: give back when nobody holds it */
+	bool handles_only; /* and whether the kernel knows it says nothing */
 	bool size_dirty; /* size, mtime or units to be told to metad */
 	bool units_kept; /* the kernel may have units_told */
 	uint64_t units_told;
@@ -160,6 +165,7 @@ struct core {
 	/* inode.c: eviction */
 	size_t inode_hand;
 	struct ret *ret;
+	struct share *share;
 	struct dir_pages *dir_pages;
 	struct name_cache *names;
 	struct dir_known *known;
@@ -199,10 +205,11 @@ void inode_merge(struct core *c, struct core_inode *in,
 		 const struct meta_attr *from_metad, struct meta_attr *out);
 void inode_maybe_free(struct core *c, struct core_inode *in);
 /* By a handle, or by the kernel without one: a working directory, O_PATH, a
- * watch. */
+ * watch. (Beside other mounts the kernel also has names that are wrong by now,
+ * and keeps the inode for them until it needs the memory.) */
 static inline bool inode_held(const struct core_inode *in)
 {
-	return in->open_count > 0 || in->nlookup > 0;
+	return in->open_count > 0 || (in->nlookup > 0 && !in->handles_only);
 }
 int inode_table_init(struct core *c);
 void inode_table_fini(struct core *c); /* whatever is in them */

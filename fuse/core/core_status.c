@@ -1,6 +1,7 @@
 /* What this mount says of itself: JSON for hailctl and for metad. */
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
+#include "fuse/core/share.h"
 
 #include "common/json_bytes.h"
 
@@ -100,6 +101,10 @@ void meta_client_status(struct core *c, FILE *out)
 		{ "metad_restarts", m.count.boots },
 		{ "keepalives", m.count.keepalives },
 	};
+	if (c->opt.shared) {
+		share_status(c, out);
+		fputc(',', out);
+	}
 	fprintf(out, "\"metad\":{\"connected\":%s,\"fenced\":%s,",
 		m.up ? "true" : "false", m.fenced ? "true" : "false");
 	json_counts(out, counts, array_count(counts));

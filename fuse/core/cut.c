@@ -11,6 +11,7 @@
 #include "fuse/core/blk_priv.h"
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
+#include "fuse/core/share.h"
 
 #include "common/diag.h"
 
@@ -725,6 +726,9 @@ static void cut_start(struct cut_op *o)
 
 	if (c->fenced || (in->bad && !cures)) {
 		cut_done(o, -EIO);
+	} else if (!share_writable(c, in)) {
+		o->wait.fn = cut_waited;
+		share_wait(c, in, &o->wait);
 	} else if (in->cut_busy) {
 		o->wait.fn = cut_waited;
 		cut_wait(in, &o->wait);

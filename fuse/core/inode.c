@@ -44,6 +44,7 @@ struct core_inode *inode_find(struct core *c, uint64_t ino)
 static bool inode_idle(const struct core_inode *in)
 {
 	return in->pin_count == 0 && in->open_count == 0 && !in->leased &&
+	       !in->acquiring && !in->share_waiters &&
 	       !in->size_dirty && !in->units_unsure && !in->atime_dirty &&
 	       !in->ret_queued &&
 	       in->ret_inflight == 0 && in->cut_busy == 0 &&
@@ -129,8 +130,9 @@ void inode_maybe_free(struct core *c, struct core_inode *in)
 
 bool inode_owns(const struct core_inode *in)
 {
-	return in->leased || in->size_dirty || in->ret_inflight > 0 ||
-	       in->size_inflight > 0 || in->units_delta != 0;
+	return (in->leased && !in->lease_pending) || in->size_dirty ||
+	       in->ret_inflight > 0 || in->size_inflight > 0 ||
+	       in->units_delta != 0;
 }
 
 void inode_merge(struct core *c, struct core_inode *in,
@@ -165,6 +167,7 @@ void inode_merge(struct core *c, struct core_inode *in,
 	if (a.nlink > 0) {
 		in->orphan = false; /* an O_TMPFILE that got a name */
 		in->orphan_returned = false;
+		in->handles_only = false;
 	}
 	if (out) {
 		*out = a;

@@ -38,6 +38,8 @@ static void table_unlock(struct core *c)
 int core_setlk(struct core *c, struct core_lock_wait *w, bool wait)
 {
 	int err;
+	if (c->opt.shared && w->w.r.type != LOCK_TYPE_UNLOCK)
+		return -ENOLCK;
 	table_lock(c);
 	w->w.granted = lock_granted;
 	err = wait ? lock_set_wait(c->locks, &w->w) :
@@ -54,11 +56,14 @@ bool core_setlk_cancel(struct core *c, struct core_lock_wait *w)
 	return was_waiting;
 }
 
-void core_getlk(struct core *c, struct lock_range *r)
+int core_getlk(struct core *c, struct lock_range *r)
 {
+	if (c->opt.shared)
+		return -ENOLCK;
 	table_lock(c);
 	lock_get(c->locks, r);
 	table_unlock(c);
+	return 0;
 }
 
 void core_timer_start(struct core *c, struct rpc_timer *t, uint64_t delay_ms)

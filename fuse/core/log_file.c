@@ -306,7 +306,8 @@ int log_way(struct core *c, struct core_inode *in, uint32_t len)
 	struct log_file *lf = in->log;
 	int err;
 
-	if (!lf && !(in->attr.flags & META_ATTR_LOG))
+	/* A log's records are known only to the mount that writes it. */
+	if (!lf && (!(in->attr.flags & META_ATTR_LOG) || c->opt.shared))
 		return LOG_WAY_BLOCKS;
 	if (!lf && in->log_refused && core_now_ms() < in->log_retry_ms)
 		return in->log_refused;

@@ -9,6 +9,7 @@
  * session's kept replies, so nothing is executed twice.
  */
 #include "fuse/core/meta_priv.h"
+#include "fuse/core/share.h"
 
 #include "common/diag.h"
 
@@ -366,6 +367,7 @@ void meta_fence(struct meta_client *m, const char *why)
 	meta_waiters_end(m, -EIO, 0);
 	blk_client_fence(m->c);
 	inode_invalidate_all(m->c);
+	share_fence(m->c);
 }
 
 bool meta_fenced(struct core *c)

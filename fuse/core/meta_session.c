@@ -3,6 +3,7 @@
  */
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
+#include "fuse/core/share.h"
 
 #include "common/clock.h"
 #include "common/diag.h"
@@ -281,13 +282,15 @@ static int session_open(struct meta_client *m, uint64_t deadline_ms)
 	struct wire_out out;
 	struct wire_in in;
 	uint64_t sent_ms = boot_time_ms();
-	size_t size = meta_session_open_size(&req);
+	size_t size = meta_session_open_size(&req) + (o->shared ? 4 : 0);
 	uint8_t *body = malloc(size);
 
 	if (!body)
 		return -ENOMEM;
 	wire_out_init(&out, body, size);
 	meta_session_open_encode(&out, &req);
+	if (o->shared)
+		wire_put_u32(&out, META_SESSION_SHARED);
 	int err = start_call(m, WIRE_OP_META_SESSION_OPEN, body,
 			     (uint32_t)size, deadline_ms, &f);
 	free(body);
@@ -384,6 +387,7 @@ int meta_client_start(struct core *c, uint64_t deadline_ms)
 	if (fetch)
 		rpc_timer_start(c->net, &m->map_timer, 0);
 	rpc_timer_start(c->net, &m->keepalive_timer, 0);
+	share_start(c);
 	if (c->opt.timeout_ms)
 		rpc_timer_start(c->net, &m->tick_timer, META_TICK_MS);
 	return 0;

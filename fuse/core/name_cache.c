@@ -3,7 +3,7 @@
  *
  * Used where the kernel gives only names but we need to know what they mean: a
  * rename over an existing name must have the file's data on disk first. A
- * 64-bit hash stands for the name. Only this mount changes names, and it
+ * 64-bit hash stands for the name. A mount alone changes names itself, and
  * updates the table when metad answered, so an entry is right or absent.
  */
 #include "fuse/core/meta_priv.h"
@@ -39,6 +39,8 @@ void name_cache_set(struct core *c, uint64_t dir, const char *name, size_t len,
 {
 	uint64_t hash = XXH3_64bits_withSeed(name, len, dir);
 	struct name_entry *e = c->names->e[hash & (NAME_SETS - 1)];
+	if (c->opt.shared)
+		return; /* others change names, too */
 	if (e[0].dir != dir || e[0].hash != hash)
 		e[1] = e[0];
 	e[0] = (struct name_entry){ .dir = dir, .hash = hash, .ino = ino };

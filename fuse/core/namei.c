@@ -107,7 +107,7 @@ static bool lookup_absent(struct core *c, uint64_t parent, const char *name,
 			  size_t len)
 {
 	core_lock(c);
-	bool absent = meta_may_serve(c) &&
+	bool absent = meta_may_serve(c) && !c->opt.shared &&
 		      dir_known_absent(c, parent, name, len);
 	c->count.lookups++;
 	c->count.lookups_local += absent;
@@ -394,7 +394,8 @@ void core_create_open(struct core *c, const struct core_create *p,
 	}
 	if (p->open_flags & O_EXCL)
 		flags |= META_CREATE_EXCL;
-	if ((p->open_flags & O_ACCMODE) != O_RDONLY)
+	/* Of an existing file another mount may have the lease. */
+	if ((p->open_flags & O_ACCMODE) != O_RDONLY && !c->opt.shared)
 		flags |= META_CREATE_LEASE;
 	co = calloc(1, sizeof(*co));
 	mc = create_call(c, p, flags, &o);

@@ -176,7 +176,7 @@ void core_open(struct core *c, uint64_t ino, int flags,
 	core_lock(c);
 	c->count.opens++;
 	struct core_inode *in = inode_find(c, ino);
-	if (in && in->attr_valid && meta_may_serve(c)) {
+	if (in && in->attr_valid && meta_may_serve(c) && !c->opt.shared) {
 		open_attached(op, in);
 		return;
 	}

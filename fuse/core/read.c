@@ -4,6 +4,7 @@
  */
 #include "fuse/core/blk_priv.h"
 #include "fuse/core/read_priv.h"
+#include "fuse/core/share.h"
 
 #include <fcntl.h>
 
@@ -508,7 +509,8 @@ static int read_plan(struct read_op *op, bool *ask)
 		cut_wait(in, &op->wait);
 		return 1;
 	}
-	if (!in->attr_valid || (!op->proved && !meta_may_serve(c))) {
+	if (!in->attr_valid || (!op->proved && (!meta_may_serve(c) ||
+						!share_readable(c, in)))) {
 		*ask = true;
 		return 1;
 	}

@@ -480,7 +480,7 @@ void core_readdir(struct core *c, uint64_t dir, uint64_t cookie,
 	c->count.readdirs++;
 	if (cookie == 0) {
 		struct core_inode *in = inode_find(c, dir);
-		if (!meta_may_serve(c))
+		if (!meta_may_serve(c) || c->opt.shared)
 			dir_pages_changed(c, dir);
 		pages_begin(c->dir_pages, dir);
 		if (in)

@@ -7,8 +7,11 @@
  * dirty again by then is left out; the flusher queues it anew.
  */
 #include "fuse/core/meta_priv.h"
+#include "fuse/core/share.h"
 
 #include "common/diag.h"
+
+#include <sys/stat.h>
 
 #define RET_BATCH_MAX 512u
 #define RET_BATCH_NOW 256u /* so many waiting are sent without the timer */
@@ -52,14 +55,37 @@ void ret_free(struct ret *r)
 
 /* ---- one batch ---- */
 
+/* One that another mount wants goes though handles are open, or operations
+ * under way: these have put what they write into the buffer, or wait to ask for
+ * it again. */
+static bool may_return_lease(const struct core_inode *in)
+{
+	if (!in->leased || in->lease_pending || in->alloc_busy > 0)
+		return false;
+	return in->recalled ||
+	       (in->write_open_count == 0 && in->pin_count == 0);
+}
+
+/* Where other mounts may have the orphan open, it does not end with this. */
+static uint32_t orphan_what(const struct core *c, const struct core_inode *in)
+{
+	uint32_t what = META_RETURN_ORPHAN;
+
+	if (c->opt.shared && (in->size_dirty || in->units_delta != 0))
+		what |= META_RETURN_SIZE;
+	if (c->opt.shared && in->leased)
+		what |= META_RETURN_LEASE;
+	return what;
+}
+
 /* What can be said of @in now. 0: nothing. */
-static uint32_t ret_what(const struct core_inode *in)
+static uint32_t ret_what(const struct core *c, const struct core_inode *in)
 {
 	bool clean = !in->wb || wb_inode_clean(in);
 	uint32_t what = 0;
 
 	if (in->orphan && !inode_held(in) && !in->orphan_returned)
-		return clean && in->pin_count == 0 ? META_RETURN_ORPHAN : 0;
+		return clean && in->pin_count == 0 ? orphan_what(c, in) : 0;
 	if (in->orphan_returned || in->bad || in->cut_busy)
 		return 0;
 	if (in->atime_dirty)
@@ -68,7 +94,7 @@ static uint32_t ret_what(const struct core_inode *in)
 		return what;
 	if (in->size_dirty || in->units_delta != 0)
 		what |= META_RETURN_SIZE;
-	if (in->leased && in->write_open_count == 0 && in->pin_count == 0)
+	if (may_return_lease(in))
 		what |= META_RETURN_LEASE;
 	return what;
 }
@@ -82,7 +108,8 @@ static bool ret_later(const struct core_inode *in)
 		return false; /* the flusher will queue it */
 	if (in->units_unsure)
 		return false; /* recount.c will */
-	return (in->leased && in->write_open_count == 0) || in->size_dirty;
+	return (in->leased && (in->write_open_count == 0 || in->recalled)) ||
+	       in->size_dirty;
 }
 
 /* Takes the state that is being told. */
@@ -106,6 +133,7 @@ static void ret_take(struct core *c, struct core_inode *in, uint32_t what,
 	if (what & META_RETURN_LEASE) {
 		in->leased = false;
 		in->lease_back_seq = meta_last_seq(c) + 1;
+		share_returned(c, in);
 	}
 	if (what & META_RETURN_ATIME)
 		in->atime_dirty = false;
@@ -190,11 +218,12 @@ static size_t ret_fill(struct ret *r, size_t left, uint64_t now, bool all,
 			ret_push(r, in, in->ret_due_ms);
 			continue;
 		}
+		/* Another mount may have it open. */
 		bool drop = in->orphan && !inode_held(in) && in->wb &&
-			    !wb_inode_clean(in);
+			    !wb_inode_clean(in) && !r->c->opt.shared;
 		if (drop)
 			wb_inode_discard(r->c, in);
-		uint32_t what = ret_what(in);
+		uint32_t what = ret_what(r->c, in);
 		if (what) {
 			ret_take(r->c, in, what, o);
 			(*items)++;
@@ -307,7 +336,7 @@ void ret_unheld(struct core *c, struct core_inode *in)
 {
 	if (!in->orphan || in->orphan_returned || inode_held(in))
 		return;
-	if (in->wb && !wb_inode_clean(in))
+	if (in->wb && !wb_inode_clean(in) && !c->opt.shared)
 		wb_inode_discard(c, in);
 	ret_queue(c, in, RET_ORPHAN_MS);
 }
@@ -318,6 +347,9 @@ void ret_orphan(struct core *c, uint64_t ino)
 	if (!in)
 		return; /* stays an orphan until the session ends */
 	in->orphan = true;
+	/* A directory has one name, which the kernel knows to be gone. */
+	if (c->opt.shared && !(in->attr_valid && S_ISDIR(in->attr.mode)))
+		in->handles_only = true;
 	if (in->attr_valid)
 		in->attr.nlink = 0;
 	c->count.orphans++;
@@ -329,7 +361,7 @@ void ret_flush_all(struct core *c)
 	for (size_t i = 0; i < c->inode_hash_size; i++)
 		for (struct core_inode *in = c->inode_hash[i]; in;
 		     in = in->hash_next)
-			if (!in->ret_queued && ret_what(in))
+			if (!in->ret_queued && ret_what(c, in))
 				ret_push(c->ret, in, 0);
 	ret_send(c->ret, true);
 }

@@ -6,6 +6,7 @@
  * nobody's.
  */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/share.h"
 
 #include <unistd.h>
 
@@ -341,7 +342,8 @@ static int seek_plan(struct seek_op *op, bool *ask)
 		cut_wait(in, &op->wait);
 		return 1;
 	}
-	if (!in->attr_valid || (!op->proved && !meta_may_serve(c))) {
+	if (!in->attr_valid || (!op->proved && (!meta_may_serve(c) ||
+						!share_readable(c, in)))) {
 		*ask = true;
 		return 1;
 	}

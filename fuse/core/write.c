@@ -5,6 +5,7 @@
 #include "fuse/core/blk_priv.h"
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
+#include "fuse/core/share.h"
 
 #include <sys/stat.h>
 
@@ -223,6 +224,9 @@ static int write_bounds(struct write_req *r)
 {
 	const struct core_inode *in = r->in;
 
+	/* What the kernel took for the end may be another mount's middle. */
+	if (r->flags & CORE_WRITE_APPEND)
+		r->off = in->attr.size;
 	if (r->off > FILE_SIZE_MAX || r->len > FILE_SIZE_MAX - r->off)
 		return -EFBIG;
 	if ((r->flags & CORE_WRITE_CACHE) && !r->c->opt.kernel_writeback) {
@@ -455,6 +459,27 @@ static void write_op_prove(struct core_deferred *d)
 	core_getattr(o->r.c, o->r.in->ino, write_op_proved, o);
 }
 
+/* Lock held. Does it have to wait for the right to change the file? Then it
+ * does. */
+static bool write_op_waits(struct write_op *o)
+{
+	struct core *c = o->r.c;
+	struct core_inode *in = o->r.in;
+
+	if (cut_holds_writes(in)) {
+		o->proved = false;
+		cut_wait(in, &o->wait);
+	} else if (!share_writable(c, in)) {
+		share_wait(c, in, &o->wait);
+	} else if (!o->proved && !meta_may_serve(c) && !log_covers(in)) {
+		o->done.fn = write_op_prove;
+		core_defer(c, &o->done);
+	} else {
+		return false;
+	}
+	return true;
+}
+
 /* Lock held: goes as far as it can. */
 static void write_op_go(struct write_op *o)
 {
@@ -467,16 +492,8 @@ static void write_op_go(struct write_op *o)
 
 	if (!err && (r->flags & CORE_WRITE_ASK) && !c->opt.wanted(r->asker))
 		err = -EINTR;
-	if (!err && cut_holds_writes(in)) {
-		o->proved = false;
-		cut_wait(in, &o->wait);
+	if (!err && write_op_waits(o))
 		return;
-	}
-	if (!err && !o->proved && !meta_may_serve(c) && !log_covers(in)) {
-		o->done.fn = write_op_prove;
-		core_defer(c, &o->done);
-		return;
-	}
 	if (!err)
 		err = write_bounds(r);
 	way = err ? LOG_WAY_BLOCKS : log_way(c, in, r->len);
@@ -578,7 +595,8 @@ static int write_start(struct write_req *r)
 	/* Writers wait in order, also one that would fit. */
 	if (!(r->flags & CORE_WRITE_UNBOUND) && (c->wb_waiters || wb_full(c)))
 		return write_op_start(r, true);
-	if (cut_holds_writes(in) || (!meta_may_serve(c) && !log_covers(in)))
+	if (cut_holds_writes(in) || !share_writable(c, in) ||
+	    (!meta_may_serve(c) && !log_covers(in)))
 		return write_op_start(r, false);
 	err = write_bounds(r);
 	if (err)

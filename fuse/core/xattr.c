@@ -81,7 +81,7 @@ static bool xattr_absent(struct core *c, uint64_t ino, uint32_t flags)
 	core_lock(c);
 	const struct core_inode *in = inode_find(c, ino);
 	bool absent = in && in->attr_valid && !(in->attr.flags & flags) &&
-		      meta_may_serve(c);
+		      meta_may_serve(c) && !c->opt.shared;
 	c->count.xattrs++;
 	c->count.xattrs_local += absent;
 	core_unlock(c);
