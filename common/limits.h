@@ -47,9 +47,8 @@
 #define FILE_SIZE_MAX INT64_MAX
 
 #define SESSION_COUNT_MAX 1024u
-/* Inodes of which somebody waits for another session's lease, and what one
- * answer tells a session of. */
-#define WANT_COUNT_MAX 65536u
+/* Who waits for other sessions' leases, and what one answer tells a session. */
+#define WANT_COUNT_MAX 4096u
 #define EVENT_COUNT_MAX 1024u
 /* Replies metad keeps per session for retries (and mutations in flight). */
 #define SESSION_WINDOW_MAX 4096u

@@ -4,6 +4,7 @@
 #include "fuse/core/blk_priv.h"
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
+#include "fuse/core/share.h"
 
 #include <sys/stat.h>
 
@@ -66,12 +67,45 @@ void meta_cb_timed_out(struct meta_call *mc)
 
 /* ---- getattr ---- */
 
+/* Too many waited at metad (META_WANT). */
+struct getattr_again {
+	struct rpc_timer t;
+	struct core *c;
+	uint64_t ino;
+	core_attr_cb cb;
+	void *arg;
+};
+#define GETATTR_AGAIN_MS 50u
+
+static void getattr_again(struct rpc_timer *t)
+{
+	struct getattr_again *g = container_of(t, struct getattr_again, t);
+
+	core_getattr(g->c, g->ino, g->cb, g->arg);
+	free(g);
+}
+
+static bool getattr_later(const struct meta_call *mc)
+{
+	struct getattr_again *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return false;
+	*g = (struct getattr_again){ .t.fn = getattr_again, .c = mc->c,
+				     .ino = mc->arg64, .cb = mc->u.attr_cb,
+				     .arg = mc->u_arg };
+	rpc_timer_start(mc->c->net, &g->t, GETATTR_AGAIN_MS);
+	return true;
+}
+
 static void getattr_done(struct meta_call *mc, int err, const uint8_t *body,
 			 uint32_t len)
 {
 	struct core *c = mc->c;
 	struct meta_attr a;
 
+	if (err == -EBUSY && mc->op == WIRE_OP_META_WANT && getattr_later(mc))
+		return;
 	core_lock(c);
 	if (!err)
 		err = meta_take_attr(c, body, len, &a, NULL);
@@ -96,7 +130,7 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 		return;
 	}
 	/* Its size is known only when nobody else has its lease. */
-	bool want = c->opt.shared && !(in && in->leased);
+	bool want = c->opt.shared && !(in && share_readable(c, in));
 	struct meta_call *mc = meta_call_new(c, want ? WIRE_OP_META_WANT :
 					     WIRE_OP_META_GETATTR, 9, &o);
 	if (!mc) {
@@ -108,6 +142,7 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 	if (want)
 		wire_put_u8(&o, 0);
 	mc->done = getattr_done;
+	mc->arg64 = ino;
 	mc->u.attr_cb = cb;
 	mc->u_arg = arg;
 	meta_call_queue(mc, &o);
@@ -248,17 +283,20 @@ static void setattr_go(struct core *c, const struct meta_setattr *s,
 }
 
 /* Another mount's lease ends first: what it writes and returns later would take
- * the time back. */
-struct set_times {
+ * the time back, and it would not know that there are set-id bits to clear. */
+#define SET_UNLEASED (META_SET_MTIME | META_SET_MODE | META_SET_UID | \
+		      META_SET_GID)
+
+struct set_unleased {
 	struct core *c;
 	struct meta_setattr s;
 	core_attr_cb cb;
 	void *arg;
 };
 
-static void set_times_known(void *arg, int err, const struct meta_attr *a)
+static void set_unleased_go(void *arg, int err, const struct meta_attr *a)
 {
-	struct set_times *t = arg;
+	struct set_unleased *t = arg;
 
 	(void)a;
 	if (err)
@@ -271,14 +309,14 @@ static void set_times_known(void *arg, int err, const struct meta_attr *a)
 void core_setattr(struct core *c, const struct meta_setattr *s,
 		  core_attr_cb cb, void *arg)
 {
-	struct set_times *t;
+	struct set_unleased *t;
 
 	assert(!(s->valid & (META_SET_SIZE | META_SET_UNITS_DELTA)));
 	if (s->valid == 0) {
 		core_getattr(c, s->ino, cb, arg);
 		return;
 	}
-	if (!c->opt.shared || !(s->valid & META_SET_MTIME)) {
+	if (!c->opt.shared || !(s->valid & SET_UNLEASED)) {
 		setattr_go(c, s, cb, arg);
 		return;
 	}
@@ -287,8 +325,8 @@ void core_setattr(struct core *c, const struct meta_setattr *s,
 		cb(arg, -ENOMEM, NULL);
 		return;
 	}
-	*t = (struct set_times){ .c = c, .s = *s, .cb = cb, .arg = arg };
-	core_getattr(c, s->ino, set_times_known, t);
+	*t = (struct set_unleased){ .c = c, .s = *s, .cb = cb, .arg = arg };
+	core_getattr(c, s->ino, set_unleased_go, t);
 }
 
 /* Times of a written file are told like its size: with others, when it is

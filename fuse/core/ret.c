@@ -86,8 +86,12 @@ static uint32_t ret_what(const struct core *c, const struct core_inode *in)
 
 	if (in->orphan && !inode_held(in) && !in->orphan_returned)
 		return clean && in->pin_count == 0 ? orphan_what(c, in) : 0;
-	if (in->orphan_returned || in->bad || in->cut_busy)
+	if (in->orphan_returned || in->cut_busy)
 		return 0;
+	/* Of what is wrong here others need not wait. */
+	if (in->bad)
+		return clean && may_return_lease(in) && in->recalled ?
+			       META_RETURN_LEASE : 0;
 	if (in->atime_dirty)
 		what |= META_RETURN_ATIME;
 	if (!clean || in->units_unsure)
@@ -104,7 +108,7 @@ static bool ret_later(const struct core_inode *in)
 {
 	if (in->orphan && !inode_held(in))
 		return !in->orphan_returned;
-	if (in->bad || (in->wb && !wb_inode_clean(in)))
+	if ((in->bad && !in->recalled) || (in->wb && !wb_inode_clean(in)))
 		return false; /* the flusher will queue it */
 	if (in->units_unsure)
 		return false; /* recount.c will */

@@ -17,8 +17,15 @@ static noreturn_fn void die(const char *what)
 int metad_client_open(struct metad_run *x, struct metad_client *c,
 		      uint64_t client_id)
 {
+	return metad_client_open_as(x, c, client_id, 0);
+}
+
+int metad_client_open_as(struct metad_run *x, struct metad_client *c,
+			 uint64_t client_id, uint32_t flags)
+{
 	struct meta_session_open_reply m;
 	uint8_t body[128];
+	struct wire_out o;
 	size_t len;
 	int rv;
 
@@ -32,6 +39,11 @@ int metad_client_open(struct metad_run *x, struct metad_client *c,
 	len = METAD_BODY(body, meta_session_open,
 			 { .client_id = client_id, .host = { "box", 3 },
 			   .mountpoint = { "/mnt/x", 6 } });
+	if (flags) {
+		wire_out_init(&o, body + len, sizeof(body) - len);
+		wire_put_u32(&o, flags);
+		len += o.len;
+	}
 	rv = metad_client_call(c, WIRE_OP_META_SESSION_OPEN, body, len);
 	if (rv < 0)
 		return rv;

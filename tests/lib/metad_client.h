@@ -22,6 +22,9 @@ struct metad_client {
 /* Opens a session; 0 or -errno. @c is zeroed. */
 int metad_client_open(struct metad_run *x, struct metad_client *c,
 		      uint64_t client_id);
+/* The same with @flags, META_SESSION_*. */
+int metad_client_open_as(struct metad_run *x, struct metad_client *c,
+			 uint64_t client_id, uint32_t flags);
 /* What most tests begin with: hail-metad without further options, a new store
  * in each block daemon of the cluster file (11 in the first, 12 in the second),
  * and the session of client 1, or the test that runs has failed. */
