@@ -313,8 +313,8 @@ static const char *start_reason(int err)
 {
 	switch (err) {
 	case -EBUSY:
-		return "another mount is alive, and one of the two is not "
-		       "'-o shared'; 'hailctl sessions' names it";
+		return "another mount is alive (one of the two is not "
+		       "'-o shared'); 'hailctl sessions' names it";
 	case -ECONNREFUSED:
 		return "it does not run; start it ('hailctl local up DIR' for "
 		       "a local cluster), or correct the cluster file";
