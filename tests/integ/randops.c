@@ -4,6 +4,9 @@
  *	randops DIR_A DIR_B COUNT [SEED]
  *
  * $LOGS: directories become log directories of hailfs.
+ * $OTHERS: where DIR_B is found on other mounts, with colons between: each
+ *	operation goes to any of them; files stay open on the one where they
+ *	were opened. Nothing is mapped then.
  *
  * Prints the seed; the first difference ends the run with status 1 and the
  * last operations.
@@ -33,6 +36,8 @@
 
 static uint64_t rng;
 static int root[2], fds[2][FDS];
+#define MOUNTS 8
+static int mounts[MOUNTS], mount_count; /* of which root[1] is one */
 static char history[HISTORY][200];
 static unsigned long op_count;
 static bool trace; /* $TRACE is set: every operation to stderr */
@@ -220,7 +225,7 @@ static void op_map(void)
 	long r[2] = { 0, 0 };
 	int s = slot_open();
 	uint64_t off = offset_of();
-	if (s < 0)
+	if (s < 0 || mount_count > 1)
 		return;
 	note("map slot %d off %lu", s, (unsigned long)off);
 	for (int i = 0; i < 2; i++) {
@@ -251,51 +256,63 @@ static void log_dir(int d, const char *name)
 	close(fd);
 }
 
+static long name_op(uint64_t kind, int d, const char *a, const char *b)
+{
+	long r;
+
+	switch (kind) {
+	case 0:
+		r = mkdirat(d, a, 0755);
+		if (r == 0)
+			log_dir(d, a);
+		break;
+	case 1:
+		r = unlinkat(d, a, 0);
+		break;
+	case 2:
+		r = unlinkat(d, a, AT_REMOVEDIR);
+		break;
+	case 3:
+		r = renameat(d, a, d, b);
+		break;
+	case 4:
+		r = linkat(d, a, d, b, 0);
+		break;
+	case 5:
+		r = symlinkat(b, d, a);
+		break;
+	case 6:
+		r = syscall(SYS_renameat2, d, a, d, b, RENAME_EXCHANGE);
+		break;
+	case 7:
+		r = syscall(SYS_renameat2, d, a, d, b, RENAME_WHITEOUT);
+		break;
+	default:
+		r = syscall(SYS_renameat2, d, a, d, b, RENAME_NOREPLACE);
+		break;
+	}
+	return result(r);
+}
+
 static void op_names(void)
 {
 	char a[64], b[64];
+	struct stat st;
 	long r[2];
 	uint64_t kind = rnd(9);
+
 	name_of(a, sizeof(a));
 	name_of(b, sizeof(b));
 	note("name op %lu %s %s", (unsigned long)kind, a, b);
 	for (int i = 0; i < 2; i++) {
-		int d = root[i];
-		switch (kind) {
-		case 0:
-			r[i] = mkdirat(d, a, 0755);
-			if (r[i] == 0)
-				log_dir(d, a);
-			break;
-		case 1:
-			r[i] = unlinkat(d, a, 0);
-			break;
-		case 2:
-			r[i] = unlinkat(d, a, AT_REMOVEDIR);
-			break;
-		case 3:
-			r[i] = renameat(d, a, d, b);
-			break;
-		case 4:
-			r[i] = linkat(d, a, d, b, 0);
-			break;
-		case 5:
-			r[i] = symlinkat(b, d, a);
-			break;
-		case 6:
-			r[i] = syscall(SYS_renameat2, d, a, d, b,
-				       RENAME_EXCHANGE);
-			break;
-		case 7:
-			r[i] = syscall(SYS_renameat2, d, a, d, b,
-				       RENAME_WHITEOUT);
-			break;
-		default:
-			r[i] = syscall(SYS_renameat2, d, a, d, b,
-				       RENAME_NOREPLACE);
-			break;
-		}
-		r[i] = result(r[i]);
+		r[i] = name_op(kind, root[i], a, b);
+		/* The kernel cannot learn within a rename that another mount
+		 * has moved a directory (d_splice_alias(), as with NFS). */
+		if (r[i] != -ESTALE || i == 0 || mount_count == 1)
+			continue;
+		(void)fstatat(root[i], a, &st, AT_SYMLINK_NOFOLLOW);
+		(void)fstatat(root[i], b, &st, AT_SYMLINK_NOFOLLOW);
+		r[i] = name_op(kind, root[i], a, b);
 	}
 	same("name op", r);
 }
@@ -457,6 +474,23 @@ static void compare_tree(const char *rel)
 	}
 }
 
+static void open_others(void)
+{
+	const char *list = getenv("OTHERS");
+	char *copy = strdup(list ? list : ""), *save = NULL;
+
+	mounts[mount_count++] = root[1];
+	for (char *dir = strtok_r(copy, ":", &save); dir && mount_count < MOUNTS;
+	     dir = strtok_r(NULL, ":", &save)) {
+		mounts[mount_count] = open(dir, O_RDONLY | O_DIRECTORY);
+		if (mounts[mount_count++] < 0) {
+			perror(dir);
+			exit(2);
+		}
+	}
+	free(copy);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4) {
@@ -478,12 +512,15 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
+	open_others();
 	static void (*const ops[])(void) = {
 		op_open, op_open, op_write, op_write, op_write, op_write,
 		op_read, op_read, op_size, op_size, op_map, op_names,
 		op_names, op_names, op_attrs, op_stat, op_stat, op_sync,
 	};
 	for (op_count = 0; op_count < count; op_count++) {
+		if (mount_count > 1)
+			root[1] = mounts[rnd((uint64_t)mount_count)];
 		if (rnd(997) == 0)
 			drop();
 		else

@@ -1,0 +1,27 @@
+#!/bin/bash
+# ext4, and one hailfs tree on several mounts, run the same random operations, each
+# on any of the mounts, and agree in all that a program can see.
+. "$(dirname "$0")/lib.sh"
+need_root
+test_cleanup() { umount -l "$T"/m? 2>/dev/null; }
+cluster_up -o shared
+others=
+for i in 1 2 3; do
+	mkdir "$T/m$i"
+	"$BIN/hailfs" -o "shared,log=$T/m$i.log,pidfile=$T/m$i.pid" \
+		"$C/cluster.conf" "$T/m$i"
+done
+for n in 1 3; do # so many others
+	mkdir "$T/local" "$MNT/r"
+	others=
+	for i in $(seq $n); do others+=:$T/m$i/r; done
+	OTHERS=$others "$TST/integ/randops" "$T/local" "$MNT/r" \
+		"${OPS:-3000}" || fail "with $n other mounts"
+	rm -rf "$T/local" "$MNT/r"
+done
+for i in 1 2 3; do
+	p=$(cat "$T/m$i.pid")
+	umount "$T/m$i"
+	within 30 gone "$p" || fail "m$i does not end"
+done
+fsck_clean
