@@ -12,7 +12,8 @@ shift
 [ $# -gt 0 ] || set -- t_posix t_randops t_kill_client t_kill_blockd \
 	t_kill_metad t_sqlite t_mount t_uring t_metrics t_sync_mounts \
 	t_late_release t_killed t_hailctl_odd t_wrong_metad t_signal \
-	t_log_ops t_log_kill t_log_kill_ring t_log_kill_moves t_log_alone t_logd
+	t_log_ops t_log_kill t_log_kill_ring t_log_kill_moves t_log_alone t_logd \
+	t_shared
 make -s "-j$(nproc)" FLAVOUR="$flavour" all integ-programs || exit 1
 reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT

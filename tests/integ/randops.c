@@ -480,7 +480,8 @@ static void open_others(void)
 	char *copy = strdup(list ? list : ""), *save = NULL;
 
 	mounts[mount_count++] = root[1];
-	for (char *dir = strtok_r(copy, ":", &save); dir && mount_count < MOUNTS;
+	for (char *dir = strtok_r(copy, ":", &save);
+	     dir && mount_count < MOUNTS;
 	     dir = strtok_r(NULL, ":", &save)) {
 		mounts[mount_count] = open(dir, O_RDONLY | O_DIRECTORY);
 		if (mounts[mount_count++] < 0) {
