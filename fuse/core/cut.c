@@ -22,6 +22,7 @@ struct cut_op {
 	struct core_inode *in; /* pinned */
 	/* what is asked */
 	bool truncate;
+	bool undo; /* of a write that failed: it waits for no lease */
 	int mode; /* fallocate */
 	uint64_t off, end; /* fallocate's range; truncate: off is the size */
 	bool killpriv;
@@ -726,7 +727,9 @@ static void cut_start(struct cut_op *o)
 
 	if (c->fenced || (in->bad && !cures)) {
 		cut_done(o, -EIO);
-	} else if (!share_writable(c, in)) {
+	} else if (o->undo && !share_readable(c, in)) {
+		cut_done(o, -ESTALE); /* the end of file is others' by now */
+	} else if (!o->undo && !share_writable(c, in)) {
 		o->wait.fn = cut_waited;
 		share_wait(c, in, &o->wait);
 	} else if (in->cut_busy) {
@@ -804,6 +807,7 @@ bool cut_back(struct core *c, struct core_inode *in, uint64_t size,
 		.c = c,
 		.in = in,
 		.truncate = true,
+		.undo = true,
 		.off = size,
 		.attr_cb = cb,
 		.arg = arg,
