@@ -30,6 +30,14 @@ static void on_purge(void *arg, uint64_t ino)
 		mini_blockd_purge(d->b[i], ino);
 }
 
+static void on_fence(void *arg, uint64_t session)
+{
+	struct dfix *d = arg;
+
+	for (uint32_t i = 0; i < DFIX_BLOCKDS; i++)
+		mini_blockd_fence_session(d->b[i], session);
+}
+
 static uint64_t on_end(void *arg, uint64_t ino, uint64_t *units)
 {
 	struct dfix *d = arg;
@@ -76,7 +84,8 @@ struct dfix *dfix_new(const struct dfix_options *o)
 	struct dfix *d = calloc(1, sizeof(*d));
 	struct mini_metad_options mo = { .blockd_count = DFIX_BLOCKDS,
 					 .keepalive_ms = 200, .cut = on_cut,
-					 .purge = on_purge };
+					 .purge = on_purge,
+					 .fence = on_fence };
 
 	assert_non_null(d);
 	o = o ? o : &none;

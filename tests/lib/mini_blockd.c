@@ -302,6 +302,13 @@ static void do_end(struct mini_blockd *b, const struct frame *f,
 	blk_end_reply_encode(&o, &m);
 }
 
+/* Of a session that another has taken the place of? */
+static bool is_fenced(const struct mini_blockd *b, const struct frame *f)
+{
+	return b->fenced ||
+	       (f->h.session && f->h.session <= b->fenced_session);
+}
+
 static void execute(struct mini_blockd *b, uint64_t conn_id,
 		    const struct frame *f)
 {
@@ -310,6 +317,11 @@ static void execute(struct mini_blockd *b, uint64_t conn_id,
 	uint8_t *data = NULL;
 	int64_t delta = 0;
 
+	if (is_fenced(b, f)) {
+		r.status = -ESTALE;
+		reply_send(b, conn_id, &f->h, &r, &w);
+		return;
+	}
 	b->executed[f->h.opcode & 255]++;
 	if (b->fail_count != 0 && matches(b->fail_op, f->h.opcode)) {
 		if (b->fail_count > 0)
@@ -371,7 +383,7 @@ static void do_hello(struct mini_blockd *b, struct mini_conn *c,
 	struct hello_reply m = { .version = WIRE_VERSION,
 				 .role = WIRE_ROLE_BLOCKD,
 				 .boot_id = b->boot_id, .peer_id = b->id };
-	struct reply r = { .status = b->fenced ? -ESTALE : 0 };
+	struct reply r = { .status = is_fenced(b, f) ? -ESTALE : 0 };
 	struct wire_out o = reply_room(&r, hello_reply_size(&m));
 	size_t len;
 	uint8_t *buf;
@@ -380,12 +392,12 @@ static void do_hello(struct mini_blockd *b, struct mini_conn *c,
 	mb_late_run(b);
 	/* Older connections are finished before: requests held go. */
 	for (struct mini_conn *old = b->s.conns; old; old = old->next)
-		if (old != c)
+		if (old != c && r.status == 0)
 			mini_conn_close(old);
 	buf = frame_make(b, &f->h, &r, &len);
 	mini_conn_write(c, buf, len);
 	c->hello = true;
-	if (b->fenced)
+	if (r.status)
 		mini_conn_close(c);
 	free(buf);
 	free(r.body);

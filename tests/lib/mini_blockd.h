@@ -54,6 +54,8 @@ void mini_blockd_fence(struct mini_blockd *b);
 /* Cuts; returns the change of units. */
 int64_t mini_blockd_cut(struct mini_blockd *b, const struct blk_cut *cut);
 void mini_blockd_purge(struct mini_blockd *b, uint64_t ino);
+/* Nothing of @session, or of one before it, is done any more. */
+void mini_blockd_fence_session(struct mini_blockd *b, uint64_t session);
 /* The end of what is here of an inode, in bytes of the file; adds its units.
  * What it tells is durable. */
 uint64_t mini_blockd_end(struct mini_blockd *b, uint64_t ino,

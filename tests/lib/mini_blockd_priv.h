@@ -44,6 +44,7 @@ struct mini_blockd {
 	uint32_t id;
 	uint64_t cluster_id, boot_id;
 	bool fenced;
+	uint64_t fenced_session; /* it, and all before */
 	struct mb_block *hash[HASH_SIZE];
 	struct mb_pend *pend, **pend_tail;
 	struct {

@@ -121,6 +121,13 @@ void mini_blockd_fence(struct mini_blockd *b)
 	mini_serve_kick(&b->s);
 }
 
+void mini_blockd_fence_session(struct mini_blockd *b, uint64_t session)
+{
+	mini_serve_lock(&b->s);
+	b->fenced_session = u64_max(b->fenced_session, session);
+	mini_serve_unlock(&b->s);
+}
+
 /* ---- the truth ---- */
 
 static uint64_t read_counter(struct mini_blockd *b, const uint64_t *v)

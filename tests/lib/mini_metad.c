@@ -348,6 +348,8 @@ static int session_open(struct mini_metad *m, const struct frame *f,
 	for (size_t i = 0; i < n; i++) {
 		if (list[i].client_id != q.client_id)
 			return -EBUSY;
+		if (m->o.fence)
+			m->o.fence(m->o.arg, list[i].session);
 		cuts_finish(m);
 		if (m->o.end)
 			session_recover(m, list[i].session);

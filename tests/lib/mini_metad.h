@@ -28,6 +28,8 @@ struct mini_metad_options {
 	 * the inode's units. NULL: confirmed at once, 0 units. */
 	int64_t (*cut)(void *arg, const struct sm_cut *cut);
 	void (*purge)(void *arg, uint64_t ino);
+	/* Before a session's place is another's. May be NULL. */
+	void (*fence)(void *arg, uint64_t session);
 	/* The size and units the daemons know of an inode that a replaced
 	 * session had leased. NULL: sizes stay as they are. */
 	uint64_t (*end)(void *arg, uint64_t ino, uint64_t *units);

@@ -306,6 +306,9 @@ static void start_another(struct storm *s)
 		if (has_log(s, &s->file[i]))
 			assert_int_equal(d_write(s->m->d, s->file[i].f, 0, &b,
 						 1, 0), -EIO);
+	/* Nor does it get there by another way. */
+	for (uint32_t i = 0; i < FILES - 1; i++)
+		(void)d_fsync(s->m->d, s->file[i].f);
 	core_free(old);
 	s->m->d->f.c = new;
 }
