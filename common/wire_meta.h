@@ -259,9 +259,9 @@ WIRE_MESSAGE(meta_return, META_RETURN_FIELDS);
  * wait behind it. -EBUSY: too many wait. reply: attr */
 #define META_WANT_FIELDS(F) F(u64, ino) F(u8, write)
 WIRE_MESSAGE(meta_want, META_WANT_FIELDS);
-/* EVENTS (query; no fields): answered, after a while with none, when metad has
- * something for the session: meta_event @count times. One that is not obeyed is
- * told again. -EAGAIN: another one of this session waits already.
+/* EVENTS (query; no fields): answered when metad has something for the session,
+ * however late: meta_event @count times. A recall that is not obeyed is told
+ * again. -EAGAIN: another one of this session waits already.
  *	RECALL  the write lease of @ino is to be returned, with what was written
  *		durable: a session that does not is fenced
  *	ORPHAN  @ino has lost its last name by another session: to be returned

@@ -1,9 +1,6 @@
 /* Leases that are wanted, and who is told of it. */
 #include "metad/want.h"
 
-#include <inttypes.h>
-
-#include "common/diag.h"
 #include "metad/recover.h"
 #include "metad/session.h"
 
