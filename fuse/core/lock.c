@@ -1,5 +1,6 @@
 /* fcntl, OFD and flock locks: a mount alone has every inode, so its own table
- * decides; beside others, whose locks it does not know, there are none. The table's mutex is a leaf; callbacks run after it.
+ * decides; beside others, whose locks it does not know, there are none. The
+ * table's mutex is a leaf; callbacks run after it.
  */
 #include "fuse/core/core_priv.h"
 
