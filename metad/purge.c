@@ -18,8 +18,8 @@
 #define GATHER_MS 20u
 #define AGAIN_MS 500u
 #define TRY_MS 5000u
-/* Parked until somebody is back; for so long, twice as long each time, when one
- * who is there did not purge it. */
+/* Parked until somebody is back; when one who is there did not purge it, until
+ * it was started again, or for so long, twice as long each time. */
 #define PARK_MS_MIN 1000u
 #define PARK_MS_MAX 60000u
 #define PARKED_MIN 1024u /* a power of two */
@@ -32,6 +32,13 @@ struct purge_batch {
 	bool again; /* one that is there */
 	uint32_t len;
 	uint8_t body[4 + BATCH_INOS * 8]; /* blk_purge, also sm_purge_done */
+};
+
+/* A daemon that what is parked waits for. */
+struct purge_waited {
+	uint32_t id;
+	bool away; /* else it could not purge */
+	uint64_t boot_id; /* the process that could not */
 };
 
 struct purge {
@@ -48,8 +55,8 @@ struct purge {
 		size_t cap, count; /* cap: a power of two, or 0 */
 		uint64_t ms, until_ms;
 		bool again; /* not only for who is away */
-		uint32_t away[DAEMON_COUNT_MAX]; /* those they wait for */
-		uint32_t away_count;
+		struct purge_waited waited[DAEMON_COUNT_MAX];
+		uint32_t waited_count;
 	} parked;
 };
 
@@ -99,44 +106,59 @@ static void unpark_all(struct purge *p)
 	p->parked.slots = NULL;
 	p->parked.cap = p->parked.count = 0;
 	p->parked.again = false;
-	p->parked.away_count = 0;
+	p->parked.waited_count = 0;
 }
 
-static void away_note(struct purge *p, uint32_t id)
+static void waited_note(struct purge *p, uint32_t id, bool away)
 {
+	const struct monitor_daemon *d = monitor_find(p->md->monitor, id);
+	struct purge_waited w = { .id = id, .away = away,
+				  .boot_id = d ? d->boot_id : 0 };
 	uint32_t i;
 
-	for (i = 0; i < p->parked.away_count; i++)
-		if (p->parked.away[i] == id)
+	for (i = 0; i < p->parked.waited_count; i++)
+		if (p->parked.waited[i].id == id)
 			return;
 	if (i < DAEMON_COUNT_MAX)
-		p->parked.away[p->parked.away_count++] = id;
+		p->parked.waited[p->parked.waited_count++] = w;
 }
 
-/* Of several who are away one may stay so for long: whoever is back has space
- * to free. One that was given up is not asked any more. */
-static bool anybody_back(const struct purge *p)
+/* One that was given up is not asked any more. Whatever kept a store from
+ * purging, it may be mended when it is started again. */
+static bool is_back(const struct purge *p, const struct purge_waited *w)
 {
 	const struct cmap *map = sm_map(p->md->sm);
+	const struct monitor_daemon *d = monitor_find(p->md->monitor, w->id);
+	int at = cmap_find_daemon(map, w->id);
+
+	if (at < 0 || map->daemons[at].state == CMAP_STATE_NEW)
+		return true;
+	if (w->away)
+		return !monitor_lease_over(p->md->monitor, w->id);
+	return d && d->boot_id != w->boot_id;
+}
+
+/* Of several who are waited for one may stay away for long: whoever is back has
+ * space to free. */
+static bool anybody_back(const struct purge *p)
+{
 	uint32_t i;
 
-	for (i = 0; i < p->parked.away_count; i++) {
-		uint32_t id = p->parked.away[i];
-		int at = cmap_find_daemon(map, id);
-
-		if (at < 0 || map->daemons[at].state == CMAP_STATE_NEW ||
-		    !monitor_lease_over(p->md->monitor, id))
+	for (i = 0; i < p->parked.waited_count; i++)
+		if (is_back(p, &p->parked.waited[i]))
 			return true;
-	}
 	return false;
 }
 
-static bool may_unpark(const struct purge *p)
+/* What is parked is tried again when it is time. */
+static void unpark(struct purge *p)
 {
-	if (p->parked.count == 0)
-		return false;
-	return p->parked.again ? uv_now(&p->md->loop) >= p->parked.until_ms :
-				 anybody_back(p);
+	if (anybody_back(p))
+		p->parked.ms = p->parked.until_ms = 0;
+	else if (!p->parked.again ||
+		 uv_now(&p->md->loop) < p->parked.until_ms)
+		return;
+	unpark_all(p);
 }
 
 /* ---- batches ---- */
@@ -144,12 +166,11 @@ static bool may_unpark(const struct purge *p)
 static bool excused(struct fan *f, uint32_t daemon_id)
 {
 	struct purge_batch *b = container_of(f, struct purge_batch, fan);
+	bool away = monitor_lease_over(f->md->monitor, daemon_id);
 
 	b->skipped = true;
-	if (monitor_lease_over(f->md->monitor, daemon_id))
-		away_note(b->purge, daemon_id);
-	else
-		b->again = true;
+	b->again |= !away;
+	waited_note(b->purge, daemon_id, away);
 	return true;
 }
 
@@ -270,8 +291,7 @@ static void on_timer(uv_timer_t *t)
 		p->after = 0;
 		if (!p->parked.again)
 			p->parked.ms = 0;
-		if (may_unpark(p))
-			unpark_all(p);
+		unpark(p);
 	}
 	/* What is parked is in the queue: nothing else need be looked for. */
 	p->at_end = p->parked.count &&

@@ -364,6 +364,33 @@ static void who_is_away_keeps_no_space_elsewhere(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+/* A store that could not purge for a while, as its disk had failed, has its
+ * space back as soon as it was started again. */
+static void who_is_mended_is_told_at_once(struct metad_run *x)
+{
+	struct metad_client c;
+	uint64_t start, ino;
+
+	metad_client_begin(x, &c);
+	CHECK_EQ(metad_client_create(&c, ROOT_INO, "f", META_CREATE_LEASE), 0);
+	ino = c.attr.ino;
+	CHECK_EQ(metad_client_unlink(&c, ROOT_INO, "f"), 0);
+	fake_blockd_fail(x->blockd[1], WIRE_OP_BLK_PURGE, -EROFS);
+	CHECK_EQ(metad_client_give_back(&c, ino, META_RETURN_ORPHAN |
+						META_RETURN_LEASE), 0);
+	CHECK_EQ(metad_client_sync(&c), 0);
+	/* After 0, 1 and 3 s; the next is due 4 s later. */
+	EVENTUALLY(fake_blockd_calls(x->blockd[1], WIRE_OP_BLK_PURGE) == 3);
+	fake_blockd_fail(x->blockd[1], 0, 0);
+	start = now_ms();
+	fake_blockd_restart(x->blockd[1]);
+	EVENTUALLY(fake_blockd_purged(x->blockd[1], ino) > 0);
+	CHECK(now_ms() - start < 2000);
+	EVENTUALLY(metad_admin_number(x, WIRE_OP_ADMIN_STATUS,
+				      "purge_pending") == 0);
+	metad_client_fini(&c);
+}
+
 static uint64_t cpu_ms(struct metad_run *x)
 {
 	char path[64];
@@ -456,6 +483,7 @@ int main(int argc, char **argv)
 		METAD_TEST(the_end_of_a_dead_session_waits_for_its_cut, 1),
 		METAD_TEST(what_is_deleted_is_purged_everywhere, 2),
 		METAD_TEST(who_is_away_keeps_no_space_elsewhere, 2),
+		METAD_TEST(who_is_mended_is_told_at_once, 2),
 		METAD_TEST(waiting_to_be_purged_is_idle, 2),
 	};
 

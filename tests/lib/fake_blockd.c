@@ -30,7 +30,8 @@ struct fake_blockd {
 	pthread_t server, beater;
 	pthread_mutex_t lock; /* protects what follows */
 	bool stop, down, mute;
-	uint16_t hold;
+	uint16_t hold, fail;
+	int fail_error;
 	uint64_t commit, boot_id;
 	uint64_t end, units;
 	int64_t mtime_ns, cut_delta;
@@ -59,10 +60,11 @@ static noreturn_fn void die(const char *what)
 /* ---- answers ---- */
 
 static void send_answer(struct fake_blockd *b, int fd, const struct frame *f,
-			const uint8_t *body, size_t len)
+			int status, const uint8_t *body, size_t len)
 {
 	struct wire_header h = { .version = WIRE_VERSION,
 				 .opcode = f->h.opcode,
+				 .status = status_to_wire(status),
 				 .flags = WIRE_F_REPLY,
 				 .request_id = f->h.request_id,
 				 .cluster_id = b->id.cluster_id,
@@ -155,7 +157,8 @@ static size_t make_answer(struct fake_blockd *b, const struct frame *f,
 		b->fenced = fence.session;
 		break;
 	case WIRE_OP_BLK_PURGE:
-		note_purge(b, f);
+		if (b->fail != WIRE_OP_BLK_PURGE)
+			note_purge(b, f);
 		break;
 	default:
 		break;
@@ -167,9 +170,11 @@ static size_t make_answer(struct fake_blockd *b, const struct frame *f,
 static void answer(struct fake_blockd *b, int fd, const struct frame *f)
 {
 	uint8_t body[256];
+	bool fails = b->fail && f->h.opcode == b->fail;
 	size_t len = make_answer(b, f, body, sizeof(body));
 
-	send_answer(b, fd, f, body, len);
+	send_answer(b, fd, f, fails ? b->fail_error : 0, body,
+		    fails ? 0 : len);
 }
 
 /* ---- the server thread ---- */
@@ -301,7 +306,6 @@ static void *server_run(void *arg)
 static int beat(struct fake_blockd *b, struct blk_raw *r, bool first)
 {
 	struct meta_register reg = { .daemon_id = b->id.id,
-				     .boot_id = b->boot_id,
 				     .store_id_lo = b->id.store_id,
 				     .addr = { "127.0.0.1", 9 },
 				     .port = b->port,
@@ -310,7 +314,6 @@ static int beat(struct fake_blockd *b, struct blk_raw *r, bool first)
 				     .ino_max = b->id.ino_max,
 				     .session_max = b->id.session_max };
 	struct meta_heartbeat hb = { .daemon_id = b->id.id,
-				     .boot_id = b->boot_id,
 				     .units_total = 2000,
 				     .units_free = 1000 };
 	struct meta_lease_reply m;
@@ -323,6 +326,7 @@ static int beat(struct fake_blockd *b, struct blk_raw *r, bool first)
 
 	pthread_mutex_lock(&b->lock);
 	reg.commit = hb.commit = b->commit;
+	reg.boot_id = hb.boot_id = b->boot_id;
 	r->epoch = b->epoch;
 	pthread_mutex_unlock(&b->lock);
 	wire_out_init(&o, body, sizeof(body));
@@ -482,6 +486,16 @@ void fake_blockd_set_mute(struct fake_blockd *b, bool mute)
 void fake_blockd_hold(struct fake_blockd *b, uint16_t op)
 {
 	LOCKED(b, b->hold = op);
+}
+
+void fake_blockd_fail(struct fake_blockd *b, uint16_t op, int error)
+{
+	LOCKED(b, b->fail = error ? op : 0; b->fail_error = error);
+}
+
+void fake_blockd_restart(struct fake_blockd *b)
+{
+	LOCKED(b, b->boot_id += 0x10000);
 }
 
 void fake_blockd_set_commit(struct fake_blockd *b, uint64_t commit)

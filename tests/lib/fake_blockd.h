@@ -31,6 +31,10 @@ void fake_blockd_set_down(struct fake_blockd *b, bool down);
 void fake_blockd_set_mute(struct fake_blockd *b, bool mute);
 /* Calls of @op (0: of none) are not answered until that changes. */
 void fake_blockd_hold(struct fake_blockd *b, uint16_t op);
+/* Calls of operation @op fail with @error, -errno; 0: none does. */
+void fake_blockd_fail(struct fake_blockd *b, uint16_t op, int error);
+/* Registers as another process of the same store. */
+void fake_blockd_restart(struct fake_blockd *b);
 void fake_blockd_set_commit(struct fake_blockd *b, uint64_t commit);
 /* What BLK_END says of every inode; what each cut frees. */
 void fake_blockd_set_end(struct fake_blockd *b, uint64_t end, uint64_t units,
