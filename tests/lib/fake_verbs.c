@@ -403,12 +403,22 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	if (access & IBV_ACCESS_REMOTE_WRITE &&
 	    !(access & IBV_ACCESS_LOCAL_WRITE))
 		fault("remote without local");
+	if (access & IBV_ACCESS_RELAXED_ORDERING)
+		fault("relaxed ordering");
 	if (!fails(ENOMEM)) {
 		m = mr_new(pd, addr, length);
 		fake.n.mrs++;
 	}
 	give();
 	return m ? &m->mr : NULL;
+}
+
+/* What the header makes of the same where there may be optional flags. */
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+				uint64_t iova, unsigned int access)
+{
+	(void)iova;
+	return ibv_reg_mr(pd, addr, length, (int)access);
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr)
@@ -678,6 +688,9 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		}
 		if (q->depth > fake.n.sq_depth_max)
 			fake.n.sq_depth_max = q->depth;
+		if (signalled && wr->opcode != IBV_WR_RDMA_READ &&
+		    fake.dev.transport_type == IBV_TRANSPORT_IWARP)
+			fault("a completed write need not have arrived");
 		fake.n.wrs++;
 		fake.n.inlines += (wr->send_flags & IBV_SEND_INLINE) != 0;
 		fake.n.reads += wr->opcode == IBV_WR_RDMA_READ;
