@@ -244,7 +244,7 @@ names_differ() {
 }
 
 messages_listed() {
-	grep -ho 'WIRE_MESSAGE([a-z_]*, [A-Z_]*_FIELDS)' common/wire_[abm]*.h \
+	grep -ho 'WIRE_MESSAGE([a-z_]*, [A-Z_]*_FIELDS)' common/wire_[ablm]*.h \
 		metad/sm.h | sed 's/WIRE_MESSAGE(\([a-z_]*\),.*/\1/' |
 	while read -r name; do
 		grep -q "M($name, " tests/lib/wire_list.h ||

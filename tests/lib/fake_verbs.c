@@ -30,7 +30,7 @@ static void event_put(struct fid *id, struct fid *listener,
 	if (data) {
 		memcpy(e->data, data, len);
 		e->e.param.conn.private_data = e->data;
-		e->e.param.conn.private_data_len = 56;
+		e->e.param.conn.private_data_len = (uint8_t)len;
 		e->e.param.conn.responder_resources = 1;
 	}
 	fake.events[fake.event_tail++ % EVENTS] = e;

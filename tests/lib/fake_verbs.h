@@ -42,8 +42,8 @@ void fake_verbs_hold(bool on);
 /* The next post's last request ends so. */
 void fake_verbs_next_status(enum ibv_wc_status status);
 
-/* A connection from somewhere, as who connects: private data of @len bytes.
- * Returns its number; state: */
+/* A connection from somewhere, as who connects: private data of @len bytes, 56
+ * at most; NULL: none. Returns its number; state: */
 int fake_verbs_dial(const void *data, size_t len, uint16_t port);
 enum fake_dial { DIAL_WAITS, DIAL_UP, DIAL_REFUSED, DIAL_GONE };
 enum fake_dial fake_verbs_dialled(int number);

@@ -108,6 +108,7 @@
 	M(log_write, LOG_WRITE_FIELDS) \
 	M(log_connect, LOG_CONNECT_FIELDS) \
 	M(log_connect_reply, LOG_CONNECT_REPLY_FIELDS) \
+	M(log_rdma_hello, LOG_RDMA_HELLO_FIELDS) \
 	M(log_fence, LOG_FENCE_FIELDS) \
 	M(log_fence_reply, LOG_FENCE_REPLY_FIELDS) \
 	M(log_region, LOG_REGION_FIELDS) \
