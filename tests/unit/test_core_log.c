@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #define LEN 1000u
+#define REGION ((uint64_t)64 << 10) /* lm_new()'s */
 /* Shorter than anything that the log client waits for. */
 #define SOON_MS 700u
 /* Long enough for what must not happen to happen. */
@@ -68,6 +69,23 @@ static void test_nothing_is_lent_before_metad_has_the_log_for_good(
 	assert_int_equal(lm_lent_bytes(m), 0);
 	mini_metad_hold_durable(m->d->f.m, false);
 	assert_int_equal(fix_call_end(k, NULL), 0);
+	d_close(m->d, f);
+	lm_stop(m);
+}
+
+/* A write that needs it finds it there. */
+static void test_the_next_region_is_lent_ahead_of_need(void **state)
+{
+	struct lmount *m = lm_new(NULL, "destage=close");
+	struct core_file *f = lm_create(m, "f");
+
+	(void)state;
+	assert_int_equal(lm_write(m, f, 0, 20000, 1), 0);
+	wait_until(lm_have(m, core_file_ino(f), 1) == 3);
+	assert_int_equal(lm_lent_bytes(m), 3 * REGION);
+	/* Past the half of the first, which has still room. */
+	assert_int_equal(lm_write(m, f, 20000, 20000, 2), 0);
+	wait_until(lm_lent_bytes(m) == 6 * REGION);
 	d_close(m->d, f);
 	lm_stop(m);
 }
@@ -880,6 +898,7 @@ int main(void)
 			test_a_write_is_answered_when_a_majority_has_it),
 		cmocka_unit_test(
 			test_nothing_is_lent_before_metad_has_the_log_for_good),
+		cmocka_unit_test(test_the_next_region_is_lent_ahead_of_need),
 		cmocka_unit_test(
 			test_fsync_of_a_log_file_needs_no_block_daemon),
 		cmocka_unit_test(test_fsync_waits_for_the_majority),
