@@ -396,8 +396,6 @@ static const struct cmap_log *verbs_peer(const struct log_dev *d)
 	return m && m->rdma_port ? m : NULL;
 }
 
-#define LINK_BREAKS_MAX 3u
-
 /* What was on its way over another transport is sent again. */
 static void link_again(struct log_file *lf, uint32_t peer)
 {
@@ -498,7 +496,7 @@ void log_link_lost(struct log_file *lf, uint32_t peer, bool again,
 
 	if (l->trouble_ms == 0)
 		l->trouble_ms = core_now_ms();
-	if (again && ++l->breaks <= LINK_BREAKS_MAX) {
+	if (again && ++l->breaks <= LOG_BREAKS_MAX) {
 		diag_warn("log", "event=verbs_lost ino=%llu epoch=%llu "
 			  "logd=%u why=\"%s\"",
 			  (unsigned long long)lf->in->ino,

@@ -38,6 +38,8 @@
 #define LOG_REPLACE_MS 750u
 #define LOG_RETRY_MS 1000u
 #define LOG_SHUN_MAX 8u
+/* Connections over RDMA that may be lost before a post was complete. */
+#define LOG_BREAKS_MAX 3u
 #define LOG_PING_MS 1000u
 /* A mount that begins waits so long for peers of logs to recover. */
 #define LOG_RECOVER_MS 30000u

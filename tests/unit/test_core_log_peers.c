@@ -153,6 +153,69 @@ static void test_a_peer_that_fell_back_to_tcp_stays(void **state)
 	check_after_death(m, 21, 0);
 }
 
+/* As often as it may: each one is lost with its first post. Lock held. */
+static void lose_connections(struct core_file *f, uint32_t peer)
+{
+	struct log_link *l = &f->in->log->links[peer];
+
+	for (uint32_t i = 0; i < LOG_BREAKS_MAX; i++) {
+		l->xport = &log_xport_verbs;
+		log_link_lost(f->in->log, peer, true, "its key is not good");
+		assert_null(l->xport);
+	}
+	l->xport = &log_xport_verbs;
+}
+
+/* It can be reached, and what it says of its memory is never right: each time
+ * a connection is made again, but not for ever. */
+static void test_a_peer_whose_key_is_never_good_is_written_over_tcp(
+	void **state)
+{
+	struct core_file *f;
+	struct lmount *m = begun(20, &f);
+	struct core *c = m->d->f.c;
+
+	(void)state;
+	mini_logd_hold(m->d->l[1], WIRE_OP_LOG_CONNECT, true);
+	core_lock(c);
+	lose_connections(f, 1);
+	log_link_lost(f->in->log, 1, true, "its key is not good");
+	assert_ptr_equal(f->in->log->links[1].xport, &log_xport_tcp);
+	core_unlock(c);
+	wait_until(mini_logd_held(m->d->l[1]) == LOG_BREAKS_MAX);
+	assert_int_equal(lm_write(m, f, 20 * LEN, LEN, 20), 0);
+	wait_until(lm_have(m, core_file_ino(f), 21) == 3);
+	mini_logd_hold(m->d->l[1], 0, false);
+	assert_int_equal(lm_count(m, replaced), 0);
+	assert_int_equal(lm_count(m, failed_peers), 0);
+	check_after_death(m, 21, 0);
+}
+
+/* Where the mount's option says so, another takes its place. */
+static void test_a_peer_whose_key_is_never_good_is_none_without_tcp(
+	void **state)
+{
+	struct core_file *f;
+	struct lmount *m = begun(20, &f);
+	struct core *c = m->d->f.c;
+
+	(void)state;
+	mini_logd_hold(m->d->l[1], WIRE_OP_LOG_CONNECT, true);
+	core_lock(c);
+	lose_connections(f, 1);
+	c->opt.log_transport = CORE_LOG_VERBS;
+	log_link_lost(f->in->log, 1, true, "its key is not good");
+	c->opt.log_transport = CORE_LOG_AUTO; /* for the other */
+	assert_int_equal(f->in->log->w.peers[1].state, LOG_PEER_FAILED);
+	core_unlock(c);
+	wait_until(replaced(m, core_file_ino(f), 2));
+	mini_logd_hold(m->d->l[1], 0, false);
+	assert_int_equal(lm_write(m, f, 20 * LEN, LEN, 20), 0);
+	wait_until(mini_logd_seq(m->d->l[3], core_file_ino(f)) == 21);
+	assert_int_equal(lm_count(m, failed_peers), 1);
+	check_after_death(m, 21, 0);
+}
+
 /* Metad believes that it is there, and it has the most memory: the next log
  * asks for others. */
 static void test_a_peer_that_was_never_reached_is_not_chosen_again(void **state)
@@ -681,6 +744,10 @@ int main(void)
 			test_a_peer_that_came_back_empty_may_replace_itself),
 		cmocka_unit_test(test_a_peer_may_come_back_elsewhere),
 		cmocka_unit_test(test_a_peer_that_fell_back_to_tcp_stays),
+		cmocka_unit_test(
+			test_a_peer_whose_key_is_never_good_is_written_over_tcp),
+		cmocka_unit_test(
+			test_a_peer_whose_key_is_never_good_is_none_without_tcp),
 		cmocka_unit_test(
 			test_a_peer_that_was_never_reached_is_not_chosen_again),
 		cmocka_unit_test(test_a_peer_that_hangs_is_replaced),
