@@ -476,6 +476,84 @@ static void what_is_complete_later_is_taken_too(void **state)
 	teardown();
 }
 
+/* The process's, while the test sleeps so long; lock held. */
+static uint64_t cpu_ms_over(int ms)
+{
+	uint64_t was_ns, is_ns;
+
+	core_unlock(&s.c);
+	was_ns = clock_now_ns(CLOCK_PROCESS_CPUTIME_ID);
+	(void)poll(NULL, 0, ms);
+	is_ns = clock_now_ns(CLOCK_PROCESS_CPUTIME_ID);
+	core_lock(&s.c);
+	return (is_ns - was_ns) / 1000000;
+}
+
+/* A post that is not complete for now, and the thread awake. */
+static void append_held(void)
+{
+	fake_verbs_hold(true);
+	append();
+	log_verbs_mirror_new(&s.c);
+}
+
+static void who_waits_for_long_sleeps(void **state)
+{
+	(void)state;
+	for (int held = 0; held < 2; held++) {
+		fake_verbs_reset();
+		setup();
+		core_lock(&s.c);
+		dial();
+		append();
+		append();
+		await_end();
+		if (held)
+			append_held();
+		(void)cpu_ms_over(200);
+		assert_true(cpu_ms_over(1000) < 100);
+		fake_verbs_hold(false);
+		await_end();
+		assert_true(all_acked());
+		core_unlock(&s.c);
+		teardown();
+	}
+}
+
+/* The CPU time of posts that are each complete long after the thread has gone
+ * to sleep. Lock held. */
+static uint64_t late_posts_cpu_ms(void)
+{
+	uint64_t sum_ms = 0;
+
+	for (uint32_t i = 0; i < 24; i++) {
+		append_held();
+		sum_ms += cpu_ms_over(40);
+		fake_verbs_hold(false);
+		await_end();
+	}
+	return sum_ms;
+}
+
+static void staying_awake_ends_where_it_does_not_pay(void **state)
+{
+	uint64_t first_ms;
+
+	(void)state;
+	fake_verbs_reset();
+	assert_int_equal(setenv("HAILFS_SPIN_US", "20000", 1), 0);
+	setup();
+	core_lock(&s.c);
+	dial();
+	assert_true(await(&s.connected, 1));
+	first_ms = late_posts_cpu_ms();
+	assert_true(first_ms > 20); /* of 16 times 20 */
+	assert_true(late_posts_cpu_ms() < first_ms / 2);
+	core_unlock(&s.c);
+	teardown();
+	assert_int_equal(unsetenv("HAILFS_SPIN_US"), 0);
+}
+
 /* A region's memory is made known without the lock, before a post wants it. */
 static void a_mirror_is_known_before_it_is_sent_from(void **state)
 {
@@ -652,6 +730,8 @@ int main(void)
 		cmocka_unit_test(who_hangs_up_is_heard),
 		cmocka_unit_test(what_is_complete_is_taken_at_once),
 		cmocka_unit_test(what_is_complete_later_is_taken_too),
+		cmocka_unit_test(who_waits_for_long_sleeps),
+		cmocka_unit_test(staying_awake_ends_where_it_does_not_pay),
 		cmocka_unit_test(a_mirror_is_known_before_it_is_sent_from),
 		cmocka_unit_test(what_fails_in_the_device_is_heard),
 		cmocka_unit_test(a_device_that_is_gone_is_not_used_again),
