@@ -15,6 +15,7 @@ done
 round() {
 	"$TST/integ/acked" write "$MNT/w" "$T/acks" 20 4 2>/dev/null &
 	writer=$!
+	LOGS=1 logs_used
 	sleep "1.$((RANDOM % 9))"
 	crash "$@"
 	wait $writer || true

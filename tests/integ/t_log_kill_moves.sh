@@ -30,6 +30,7 @@ load() {
 	"$TST/integ/acked" write "$dir" "$acks" 60 3 2>"$T/acked.err" &
 	writer=$!
 	within 10 has_acks || fail "nothing is acknowledged"
+	LOGS=1 logs_used
 	a_while 500
 	[ "$1" != 0 ] || { halt $writer; a_while 500; }
 }

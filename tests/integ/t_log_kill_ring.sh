@@ -24,6 +24,7 @@ test_cleanup() {
 load() { # DIR
 	python3 "$ring" run "$1" "$acks" 60 2>"$T/writer" &
 	writer=$!
+	logs_used
 	sleep "0.$((RANDOM % 9 + 1))"
 }
 # All the writer was told of is there.
