@@ -125,10 +125,13 @@ echo a log >>"$MNT/l/b.log"
 [ "$(log_counter opened)" = $((before + 1)) ] ||
 	within 3 eval '[ "$(log_counter opened)" = $((before + 1)) ]' ||
 	fail "which files have a log"
-for i in $(seq "${FILES:-1000}"); do
+files=${FILES:-1000}
+for i in $(seq "$files"); do
 	echo "$i" >"$MNT/l/$i.log"
 	rm "$MNT/l/$i.log"
 done
+within 3 eval '[ "$(log_counter opened)" = $((before + 1 + files)) ]' ||
+	fail "these had no logs: $files, $before, $(log_counter opened)"
 rm "$MNT/l/"*
 within 20 eval '[ "$(free)" = "$start" ]' || fail "memory: $start, $(free)"
 fsck_clean
