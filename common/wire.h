@@ -86,6 +86,9 @@ enum wire_op {
 	WIRE_OP_META_LOG_OPTS = 146,
 	WIRE_OP_META_WANT = 147,
 	WIRE_OP_META_EVENTS = 148,
+	WIRE_OP_META_LOCK_WAIT = 149,
+	WIRE_OP_META_LOCK_CANCEL = 150,
+	WIRE_OP_META_LOCK_GET = 151,
 
 	/* metadata daemon: mutations (replicated commands) */
 	WIRE_OP_META_CREATE = 160,
@@ -102,6 +105,7 @@ enum wire_op {
 	WIRE_OP_META_LOG_RAISE = 171,
 	WIRE_OP_META_LOG_DROP = 172,
 	WIRE_OP_META_LOG_LOSE = 173,
+	WIRE_OP_META_LOCK = 174,
 
 	/* commands only metad itself proposes; refused from the network */
 	WIRE_OP_SM_SESSION_OPEN = 192,
@@ -113,6 +117,7 @@ enum wire_op {
 	WIRE_OP_SM_RAISE = 198,
 	WIRE_OP_SM_BOOTSTRAP = 199,
 	WIRE_OP_SM_LOGD_SET = 200,
+	WIRE_OP_SM_LOCK = 201,
 };
 
 /* Decoded frame header. */

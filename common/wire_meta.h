@@ -275,6 +275,39 @@ WIRE_MESSAGE(meta_event, META_EVENT_FIELDS);
 #define META_EVENTS_REPLY_FIELDS(F) F(u32, count) F(blob, events)
 WIRE_MESSAGE(meta_events_reply, META_EVENTS_REPLY_FIELDS);
 
+/* Advisory locks of the whole cluster. @kind, @type, the range: as in struct
+ * lock_range; an owner is the session's affair, and not another one's of the
+ * same number.
+ * LOCK takes a lock or drops it (UNLOCK, also of what is not held). @taken 0:
+ * somebody's lock is in the way; of a flock the one that was to be converted is
+ * gone nevertheless, as Linux has it. -ENOLCK: there are LOCK_COUNT_MAX.
+ * LOCK_WAIT (query, not from an ADMIN; @id: of this wait, the session's
+ * choice): answered with 0 when the session has got the lock, durably; who
+ * waits is served in order of arrival. -EINTR: LOCK_CANCEL of @id; -EDEADLK:
+ * of LOCK_KIND_POSIX with a pid, its owner would wait for itself; -ENOLCK: too
+ * many wait. It is asked again after a reconnection, and may have been granted
+ * before: a lock that is held is granted.
+ * LOCK_CANCEL (query): ends that wait, if it is there (-ENOENT), and not what
+ * was granted meanwhile.
+ * LOCK_GET (query): meta_lock of the first lock in the way, with @type UNLOCK
+ * when there is none; of another session's its @owner and @pid are 0. Asked
+ * with UNLOCK: the owner's own first one. */
+#define META_LOCK_FIELDS(F)                                                   \
+	F(u64, ino)                                                           \
+	F(u8, kind) /* enum lock_kind */                                      \
+	F(u8, type) /* enum lock_type */                                      \
+	F(u64, start)                                                         \
+	F(u64, end) /* inclusive */                                           \
+	F(u64, owner)                                                         \
+	F(u32, pid) /* told by LOCK_GET; 0: of none */
+WIRE_MESSAGE(meta_lock, META_LOCK_FIELDS);
+#define META_LOCK_REPLY_FIELDS(F) F(u8, taken)
+WIRE_MESSAGE(meta_lock_reply, META_LOCK_REPLY_FIELDS);
+#define META_LOCK_WAIT_FIELDS(F) META_LOCK_FIELDS(F) F(u64, id)
+WIRE_MESSAGE(meta_lock_wait, META_LOCK_WAIT_FIELDS);
+#define META_LOCK_CANCEL_FIELDS(F) F(u64, id)
+WIRE_MESSAGE(meta_lock_cancel, META_LOCK_CANCEL_FIELDS);
+
 /* CUT: truncate (to == BLK_CUT_TO_END, size = from) or punch. @size_now: the
  * file's size as the lease holder knows it, @size: afterwards. Answered when
  * the command is durable and every block daemon has confirmed the cut.

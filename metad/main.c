@@ -17,6 +17,7 @@
 #include "metad/log_peers.h"
 #include "metad/mark.h"
 #include "metad/monitor.h"
+#include "metad/lock.h"
 #include "metad/purge.h"
 #include "metad/recover.h"
 #include "metad/repair.h"
@@ -223,6 +224,7 @@ static void turn(struct program *p)
 	if (!md->stopping) {
 		recover_turn(md->recover);
 		wants_look(md);
+		lock_waits_look(md);
 	}
 	do {
 		was = md->activity;
@@ -331,6 +333,8 @@ static int make_parts(struct metad *md)
 		rv = recover_new(md, &md->recover);
 	if (rv == 0)
 		rv = wants_new(md, &md->wants);
+	if (rv == 0)
+		rv = lock_waits_new(md, &md->lock_waits);
 	if (rv == 0)
 		rv = purge_new(md, &md->purge);
 	if (rv == 0)
@@ -627,6 +631,7 @@ static void end(struct program *p)
 	room_free(md->room);
 	recover_free(md->recover);
 	wants_free(md->wants);
+	lock_waits_free(md->lock_waits);
 	sessions_free(md->sessions);
 	monitor_free(md->monitor);
 	log_peers_free(md->log_peers);

@@ -5,6 +5,7 @@
  *	session  who is connected; opening, replacing, closing sessions
  *	recover  fences and size recovery of a session that is gone
  *	want     leases that another session wants, what sessions are told
+ *	lock     who waits for an advisory lock
  *	monitor  block daemons: registration, heartbeats, serving leases
  *	log_peers  log daemons: the same
  *	drive    calls to block daemons; cut.c and purge.c are its jobs
@@ -38,6 +39,7 @@ struct sessions;
 struct recover;
 struct monitor;
 struct wants;
+struct lock_waits;
 struct log_peers;
 struct drive;
 struct cuts;
@@ -81,6 +83,7 @@ struct metad {
 	struct sessions *sessions;
 	struct recover *recover;
 	struct wants *wants;
+	struct lock_waits *lock_waits;
 	struct monitor *monitor;
 	struct log_peers *log_peers;
 	struct drive *drive;

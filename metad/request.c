@@ -6,6 +6,7 @@
 #include "common/diag.h"
 #include "metad/admin.h"
 #include "metad/cut.h"
+#include "metad/lock.h"
 #include "metad/log_peers.h"
 #include "metad/monitor.h"
 #include "metad/repair.h"
@@ -413,6 +414,15 @@ static void run_mutation(struct request *q)
 	request_reply_at(md, &q->to, pos, r.status, r.body, r.body_len);
 }
 
+/* Of an inode that is locked. */
+static void run_lock(struct request *q)
+{
+	uint64_t freed = sm_locks_freed(q->md->sm);
+
+	run_mutation(q);
+	lock_waits_changed(q->md, q, freed);
+}
+
 /* ---- the table ---- */
 
 static void run_ping(struct request *q)
@@ -459,6 +469,10 @@ static const struct op_info {
 	{ WIRE_OP_META_LOG_PEERS, CLIENT | ADMIN, true, log_peers_query },
 	{ WIRE_OP_META_WANT, CLIENT, true, want_run },
 	{ WIRE_OP_META_EVENTS, CLIENT, true, events_run },
+	{ WIRE_OP_META_LOCK_WAIT, CLIENT, true, lock_wait_run },
+	{ WIRE_OP_META_LOCK_CANCEL, CLIENT, true, lock_cancel_run },
+	{ WIRE_OP_META_LOCK_GET, CLIENT, true, run_query },
+	{ WIRE_OP_META_LOCK, CLIENT, true, run_lock },
 	{ WIRE_OP_META_SYNC, CLIENT | ADMIN, true, run_sync },
 	{ WIRE_OP_META_REGISTER, BLOCKD, false, monitor_register },
 	{ WIRE_OP_META_HEARTBEAT, BLOCKD, false, monitor_heartbeat },
@@ -511,7 +525,8 @@ static int validate(const struct conn *c, const struct frame *f,
 		return -EOPNOTSUPP;
 	if (!(info->roles & ROLE(c->role)))
 		return -EPERM;
-	if (info->run == run_query || info->run == run_mutation) {
+	if (info->run == run_query || info->run == run_mutation ||
+	    info->run == run_lock) {
 		int rv = sm_validate(f->h.opcode, f->body, f->h.body_len);
 
 		if (rv < 0)
@@ -645,5 +660,6 @@ void request_conn_gone(struct conn *c)
 {
 	cut_waits_drop(c->md, c->id);
 	wants_conn_gone(c->md, c->id);
+	lock_waits_conn_gone(c->md, c->id);
 	admin_conn_gone(c);
 }

@@ -28,7 +28,7 @@ struct sm_op {
 #define BULK_CHANGES 128u
 
 #define OP_FIRST WIRE_OP_META_SESSION_OPEN
-#define OP_COUNT (WIRE_OP_SM_LOGD_SET + 1 - OP_FIRST)
+#define OP_COUNT (WIRE_OP_SM_LOCK + 1 - OP_FIRST)
 #define AT(name) [WIRE_OP_##name - OP_FIRST]
 
 static const struct sm_op ops[OP_COUNT] = {
@@ -52,6 +52,9 @@ static const struct sm_op ops[OP_COUNT] = {
 			      sm_run_log_opts },
 	AT(META_LOG_LIST) = { OP_QUERY, false, 0, sm_check_log_list,
 			      sm_run_log_list },
+
+	AT(META_LOCK_GET) = { OP_QUERY, false, 0, sm_check_lock,
+			      sm_run_lock_get },
 
 	AT(META_CREATE) = { OP_MUTATION, false, CREATE_CHANGES,
 			    sm_check_create, sm_run_create },
@@ -83,6 +86,9 @@ static const struct sm_op ops[OP_COUNT] = {
 	AT(META_LOG_LOSE) = { OP_MUTATION, false, USUAL_CHANGES,
 			      sm_check_log_drop, sm_run_log_lose },
 
+	AT(META_LOCK) = { OP_MUTATION, false, USUAL_CHANGES, sm_check_lock,
+			  sm_run_lock },
+
 	AT(SM_SESSION_OPEN) = { OP_INTERNAL, false,
 				SM_MAP_CHANGES + USUAL_CHANGES,
 				sm_check_session_open, sm_run_session_open },
@@ -104,6 +110,8 @@ static const struct sm_op ops[OP_COUNT] = {
 			     sm_check_bootstrap, sm_run_bootstrap },
 	AT(SM_LOGD_SET) = { OP_INTERNAL, false, SM_MAP_CHANGES + USUAL_CHANGES,
 			    sm_check_logd_set, sm_run_logd_set },
+	AT(SM_LOCK) = { OP_INTERNAL, false, USUAL_CHANGES,
+			sm_check_lock_granted, sm_run_lock_granted },
 };
 
 static const struct sm_op *op_find(uint16_t op)

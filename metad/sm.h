@@ -134,6 +134,11 @@ WIRE_MESSAGE(sm_raise, SM_RAISE_FIELDS);
 	F(str, domain)
 WIRE_MESSAGE(sm_logd_set, SM_LOGD_SET_FIELDS);
 
+/* META_LOCK in the name of who waited for it. Reply: meta_lock_reply; -ESTALE:
+ * no such session. */
+#define SM_LOCK_FIELDS(F) F(u64, session) META_LOCK_FIELDS(F)
+WIRE_MESSAGE(sm_lock_grant, SM_LOCK_FIELDS);
+
 /* ---- what the rim drives from the state ---- */
 struct sm_cut {
 	uint64_t ino, cut, from, to; /* as in blk_cut */
@@ -153,6 +158,23 @@ size_t sm_cut_list(struct sm *sm, uint64_t after_ino, uint64_t after_cut,
 		   struct sm_cut *out, size_t max);
 /* Does this inode have a cut that is not confirmed yet? */
 bool sm_cut_pending(struct sm *sm, uint64_t ino);
+/* A lock that is held: l.type is not UNLOCK. */
+struct sm_lock {
+	uint64_t session;
+	struct meta_lock l;
+};
+/* The next lock after @after (of the same inode and kind; NULL: the first) that
+ * keeps @session from taking @m. */
+bool sm_lock_conflict(const struct sm *sm, uint64_t session,
+		      const struct meta_lock *m, const struct sm_lock *after,
+		      struct sm_lock *ret);
+/* All, in the order of inodes; those after @after, NULL: from the first. */
+size_t sm_lock_list(struct sm *sm, const struct sm_lock *after,
+		    struct sm_lock *out, size_t max);
+uint64_t sm_lock_count(const struct sm *sm);
+/* Grows whenever a lock or a part of one was given up, since the process
+ * started: then somebody who waits may go on. */
+uint64_t sm_locks_freed(const struct sm *sm);
 /* Inodes whose write lease @session holds, ino > @after. */
 size_t sm_lease_list(struct sm *sm, uint64_t session, uint64_t after,
 		     uint64_t *out, size_t max);

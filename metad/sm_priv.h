@@ -29,6 +29,8 @@ enum sm_kind {
 	SM_K_XATTR = 18, /* ino, name, 0, chunk : bytes */
 	SM_K_TARGET = 19, /* ino, chunk : symlink target */
 	SM_K_LOG = 20, /* ino : struct sm_log */
+	SM_K_LOCK = 21, /* ino, kind, start, session, owner : type, end, pid */
+	SM_K_LOCKER = 22, /* session, ino : count of its SM_K_LOCKs */
 };
 
 struct sm_key {
@@ -47,9 +49,12 @@ struct sm_key {
 	F(u64, purge_count)                                                   \
 	/* not in a snapshot while there never was a log */                   \
 	F(u64, log_epoch)    /* the last that was given to a log */           \
-	F(u64, log_count)
+	F(u64, log_count)                                                     \
+	/* not in a snapshot while there are none */                          \
+	F(u64, lock_count)
 WIRE_MESSAGE(sm_globals, SM_GLOBALS_FIELDS);
-#define SM_GLOBALS_SIZE 72u
+#define SM_GLOBALS_SIZE 80u
+#define SM_GLOBALS_SIZE_NO_LOCKS 72u
 #define SM_GLOBALS_SIZE_NO_LOGS 56u
 
 struct sm {
@@ -59,6 +64,7 @@ struct sm {
 	uint8_t *out; /* reply body, SM_REPLY_MAX bytes */
 	const struct cow_mem *mem; /* of the tree; NULL: malloc */
 	uint32_t snap_count; /* snapshots that are out */
+	uint64_t locks_freed; /* sm_locks_freed() */
 	uint64_t hash_mask; /* of names; tests make names collide with it */
 };
 /* @mem: where the tree's pages come from (tests make it fail); borrowed for
@@ -296,6 +302,18 @@ size_t sm_holding_list(struct sm *sm, enum sm_kind kind, uint64_t session,
 int sm_run_lease(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_return(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_size_set(struct sm_ctx *x, const void *body, size_t len);
+
+/* ---- sm_lock.c ---- */
+/* A SM_K_LOCK record, its key without the kind's byte. */
+bool sm_lock_decode(struct sm_lock *k, struct wire_in *key,
+		    struct wire_in *val);
+/* All locks of @session go; reserves for each. 0 or -ENOMEM. */
+int sm_locks_drop(struct sm *sm, uint64_t session);
+int sm_run_lock(struct sm_ctx *x, const void *body, size_t len);
+int sm_run_lock_granted(struct sm_ctx *x, const void *body, size_t len);
+int sm_run_lock_get(struct sm_ctx *x, const void *body, size_t len);
+int sm_check_lock(const void *body, size_t len);
+int sm_check_lock_granted(const void *body, size_t len);
 
 /* ---- sm_log.c ---- */
 /* The value of a SM_K_LOG record of @ino. */

@@ -123,7 +123,9 @@ static bool load_globals(struct sm_globals *g, struct wire_in *val)
 {
 	uint8_t all[SM_GLOBALS_SIZE] = { 0 };
 
-	if (val->len != SM_GLOBALS_SIZE && val->len != SM_GLOBALS_SIZE_NO_LOGS)
+	if (val->len != SM_GLOBALS_SIZE &&
+	    val->len != SM_GLOBALS_SIZE_NO_LOCKS &&
+	    val->len != SM_GLOBALS_SIZE_NO_LOGS)
 		return false;
 	memcpy(all, val->p, val->len);
 	return sm_globals_parse(all, sizeof(all), g) == 0;

@@ -220,7 +220,7 @@ static int drop_holdings(struct sm_ctx *x, uint64_t session)
 		sm_lease_drop(sm, &in);
 		sm_inode_put(sm, &in);
 	}
-	return 0;
+	return sm_locks_drop(sm, session);
 }
 
 int sm_run_session_close(struct sm_ctx *x, const void *body, size_t len)

@@ -19,7 +19,7 @@ struct verify {
 	uint64_t inodes, dirs, dir_names, file_links, file_names, purges;
 	uint64_t leased, leases, orphaned, orphan_owners;
 	uint64_t has_xattr, xattr_groups, links, target_groups;
-	uint64_t dirs_filled, dir_groups, logs;
+	uint64_t dirs_filled, dir_groups, logs, locks, locked;
 };
 
 static bool session_known(const struct verify *v, uint64_t session)
@@ -129,6 +129,33 @@ static bool check_log(struct verify *v, struct wire_in *key,
 	       sm_inode_get(v->sm, ino, &in) && S_ISREG(in.mode) &&
 	       (l.peer_count != 0 || in.orphan == l.session ||
 		in.orphan == SM_NOBODY);
+}
+
+/* Its inode may be gone: the locks of who closed it last may go later. */
+static bool check_lock(struct verify *v, struct wire_in *key,
+		       struct wire_in *val)
+{
+	struct wire_in count;
+	struct sm_lock k;
+	struct sm_key locker;
+
+	v->locks++;
+	if (!sm_lock_decode(&k, key, val) || !session_known(v, k.session))
+		return false;
+	locker = sm_key2(SM_K_LOCKER, k.session, k.l.ino);
+	return sm_get(v->sm, &locker, &count);
+}
+
+static bool check_locker(struct verify *v, struct wire_in *key,
+			 struct wire_in *val)
+{
+	uint64_t session = sm_get_key_u64(key);
+	uint64_t ino = sm_get_key_u64(key);
+	uint64_t count = sm_get_varint(val);
+
+	v->locked += count;
+	return wire_in_end(key) == 0 && wire_in_end(val) == 0 && ino != 0 &&
+	       session != 0 && count != 0 && count <= v->sm->g.lock_count;
 }
 
 static bool check_inode(struct verify *v, struct wire_in *key,
@@ -321,6 +348,10 @@ static bool check_record(struct verify *v, const struct cow_iter *it)
 		return check_target(v, &key, &val, it);
 	case SM_K_LOG:
 		return check_log(v, &key, &val);
+	case SM_K_LOCK:
+		return check_lock(v, &key, &val);
+	case SM_K_LOCKER:
+		return check_locker(v, &key, &val);
 	default:
 		return false;
 	}
@@ -339,7 +370,8 @@ static bool check_sums(const struct verify *v)
 	       v->file_links == v->file_names && v->leased == v->leases &&
 	       v->orphaned == v->orphan_owners &&
 	       v->has_xattr == v->xattr_groups &&
-	       v->links == v->target_groups && v->logs == g->log_count;
+	       v->links == v->target_groups && v->logs == g->log_count &&
+	       v->locks == g->lock_count && v->locked == g->lock_count;
 }
 
 bool sm_verify(struct sm *sm)

@@ -55,6 +55,10 @@ static const struct {
 	{ WIRE_OP_SM_BOOTSTRAP, "sm_bootstrap" },
 	{ WIRE_OP_SM_LOGD_SET, "sm_logd_set" },
 	{ WIRE_OP_META_LOG_LOSE, "meta_log_drop" },
+	{ WIRE_OP_META_LOCK, "meta_lock" },
+	{ WIRE_OP_META_LOCK, "meta_lock" },
+	{ WIRE_OP_META_LOCK_GET, "meta_lock" },
+	{ WIRE_OP_SM_LOCK, "sm_lock_grant" },
 };
 
 static bool meta_op_internal(uint16_t op)

@@ -73,6 +73,10 @@
 	M(meta_want, META_WANT_FIELDS) \
 	M(meta_event, META_EVENT_FIELDS) \
 	M(meta_events_reply, META_EVENTS_REPLY_FIELDS) \
+	M(meta_lock, META_LOCK_FIELDS) \
+	M(meta_lock_reply, META_LOCK_REPLY_FIELDS) \
+	M(meta_lock_wait, META_LOCK_WAIT_FIELDS) \
+	M(meta_lock_cancel, META_LOCK_CANCEL_FIELDS) \
 	M(meta_cut, META_CUT_FIELDS) \
 	M(meta_register, META_REGISTER_FIELDS) \
 	M(meta_lease_reply, META_LEASE_REPLY_FIELDS) \
@@ -99,7 +103,8 @@
 	M(sm_cut_done, SM_CUT_DONE_FIELDS) \
 	M(sm_size_set, SM_SIZE_SET_FIELDS) \
 	M(sm_raise, SM_RAISE_FIELDS) \
-	M(sm_logd_set, SM_LOGD_SET_FIELDS)
+	M(sm_logd_set, SM_LOGD_SET_FIELDS) \
+	M(sm_lock_grant, SM_LOCK_FIELDS)
 
 #define WIRE_LIST_LOG(M) \
 	M(log_reply, LOG_REPLY_FIELDS) \
