@@ -205,12 +205,36 @@ static void ops_release(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_err(req, 0);
 }
 
+struct flushing {
+	fuse_req_t req;
+	struct core_file *f; /* open until the reply */
+};
+
+static void flush_done(void *arg, int err)
+{
+	struct flushing *g = arg;
+	(void)err; /* locks that metad does not drop go with the session */
+	fuse_reply_err(g->req, -core_flush_error(rim_of(g->req)->core, g->f));
+	free(g);
+}
+
+/* Who is told that close() has returned may ask for its locks elsewhere. */
 static void ops_flush(fuse_req_t req, fuse_ino_t ino,
 		      struct fuse_file_info *fi)
 {
 	struct rim *r = rim_of(req);
-	rim_file_flushed(r, file_of(fi), ino, fi->lock_owner);
-	fuse_reply_err(req, -core_flush_error(r->core, core_file_of(fi)));
+	struct flushing *g = malloc(sizeof(*g));
+	if (!g) {
+		rim_file_flushed(r, file_of(fi), ino, fi->lock_owner, NULL,
+				 NULL);
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	*g = (struct flushing){ req, core_file_of(fi) };
+	int err = rim_file_flushed(r, file_of(fi), ino, fi->lock_owner,
+				   flush_done, g);
+	if (err != -EINPROGRESS)
+		flush_done(g, 0);
 }
 
 static void read_done(void *arg, int err, const struct iovec *iov,

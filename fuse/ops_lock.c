@@ -1,4 +1,5 @@
-/* Handlers of locks: fcntl, OFD and flock, decided by the core's table. */
+/* Handlers of locks: fcntl, OFD and flock, decided by the core: by a table of
+ * its own, or by metad, which answers later. */
 #include "fuse/rim.h"
 
 #include <fcntl.h>
@@ -6,17 +7,18 @@
 #include <sys/file.h>
 #include <time.h>
 
-/* A lock request that may wait. Two references: the starter's, while it sets
- * up, and the outcome's. Whoever decides the outcome replies: the table by
- * granting, or the one caller for whom core_setlk_cancel() returned true. */
+/* A lock request that is not answered at once. Two references: the starter's,
+ * while it sets up, and the outcome's. Whoever decides the outcome replies: the
+ * core, or the one caller for whom core_setlk_cancel() returned true. */
 struct locking {
 	struct core_lock_wait w;
 	fuse_req_t req;
 	struct rim *rim;
 	pthread_mutex_t m; /* protects what follows; a leaf */
 	unsigned refs;
-	bool started; /* queued in the table: can be cancelled */
-	bool interrupted; /* before that */
+	bool started; /* waits in the core: can be cancelled */
+	bool interrupted;
+	bool wait; /* asked for by the program */
 	bool grace; /* would rather be refused than wait for long */
 	struct rpc_timer timer; /* then; it has a reference */
 	/* Over io_uring: protected by watch_lock. */
@@ -122,15 +124,19 @@ static void locking_put(struct locking *l)
 	free(l);
 }
 
+static bool grace_begin(struct locking *l);
+
 static void lock_done(void *arg, int err)
 {
 	struct locking *l = arg;
+	if (err == -EAGAIN && grace_begin(l))
+		return;
 	/* Waits for an interrupt being handled; none comes after it. */
 	if (l->rim->uring)
 		lock_watch_del(l);
 	else
 		fuse_req_interrupt_func(l->req, NULL, NULL);
-	if (l->grace && err == -EDEADLK)
+	if (l->grace && (err == -EDEADLK || err == -EINTR))
 		err = -EAGAIN;
 	fuse_reply_err(l->req, -err);
 	locking_put(l);
@@ -237,7 +243,8 @@ static bool owner_note(struct rim *r, struct rim_file *f, uint64_t ino,
 		/* Of fcntl locks the owner may be a process, which has both
 		 * handles open and keeps the locks of the other one. */
 		if (kind == LOCK_KIND_FLOCK)
-			core_lock_drop_owner(r->core, ino, kind, owner);
+			core_lock_drop_owner(r->core, ino, kind, owner, NULL,
+					     NULL);
 		owner_leave(o);
 		owner_join(o, f);
 	}
@@ -254,7 +261,8 @@ void rim_file_locks_closed(struct rim *r, struct rim_file *f)
 	struct rim_owner *o;
 	pthread_mutex_lock(&owners_lock);
 	while ((o = f->owners)) {
-		core_lock_drop_owner(r->core, o->ino, o->kind, o->owner);
+		core_lock_drop_owner(r->core, o->ino, o->kind, o->owner, NULL,
+				     NULL);
 		owner_end(o);
 	}
 	pthread_mutex_unlock(&owners_lock);
@@ -274,10 +282,9 @@ void rim_file_locks_closed(struct rim *r, struct rim_file *f)
  * makes a conflict wait. */
 static _Atomic int64_t closing_ms[CLOSING_SLOTS];
 
-void rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
-		      uint64_t owner)
+int rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
+		     uint64_t owner, core_cb cb, void *arg)
 {
-	core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX, owner);
 	pthread_mutex_lock(&owners_lock);
 	struct rim_owner *o = *owner_at(ino, LOCK_KIND_POSIX, owner);
 	if (o)
@@ -286,6 +293,9 @@ void rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
 	pthread_mutex_unlock(&owners_lock);
 	if (locks)
 		atomic_store(&closing_ms[ino % CLOSING_SLOTS], rim_now_ms());
+	return o ? core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX, owner,
+					cb, arg) :
+		   0;
 }
 
 static bool closing(uint64_t ino)
@@ -302,8 +312,27 @@ static void grace_over(struct rpc_timer *t)
 	locking_put(l);
 }
 
-static void take_waiting(fuse_req_t req, const struct lock_range *range,
-			 bool grace)
+/* Metad found the lock in use: is it to be waited for, for a moment? Then the
+ * outcome comes once more. */
+static bool grace_begin(struct locking *l)
+{
+	if (l->wait || l->grace || !closing(l->w.w.r.ino))
+		return false;
+	pthread_mutex_lock(&l->m);
+	l->grace = true;
+	l->refs++;
+	pthread_mutex_unlock(&l->m);
+	if (core_setlk(l->rim->core, &l->w, true) == -EINPROGRESS) {
+		core_timer_start(l->rim->core, &l->timer, GRACE_MS);
+		return true;
+	}
+	locking_put(l);
+	return false;
+}
+
+/* @grace: refused, it waits for a moment. */
+static void take_later(fuse_req_t req, const struct lock_range *range,
+		       bool wait, bool grace)
 {
 	struct locking *l = calloc(1, sizeof(*l));
 	if (!l) {
@@ -312,6 +341,7 @@ static void take_waiting(fuse_req_t req, const struct lock_range *range,
 	}
 	pthread_mutex_init(&l->m, NULL);
 	l->refs = 2;
+	l->wait = wait;
 	l->grace = grace;
 	l->timer.fn = grace_over;
 	l->req = req;
@@ -323,7 +353,7 @@ static void take_waiting(fuse_req_t req, const struct lock_range *range,
 		lock_watch_add(l);
 	else
 		fuse_req_interrupt_func(req, lock_interrupted, l);
-	int err = core_setlk(l->rim->core, &l->w, true);
+	int err = core_setlk(l->rim->core, &l->w, wait || grace);
 	if (err != -EINPROGRESS) {
 		lock_done(l, err);
 		locking_put(l);
@@ -343,14 +373,17 @@ static void take_waiting(fuse_req_t req, const struct lock_range *range,
 
 static void take(fuse_req_t req, const struct lock_range *range, bool wait)
 {
-	if (wait && range->type != LOCK_TYPE_UNLOCK) {
-		take_waiting(req, range, false);
+	struct core *c = rim_of(req)->core;
+	if (range->type == LOCK_TYPE_UNLOCK)
+		wait = false;
+	if (wait || core_locks_shared(c)) {
+		take_later(req, range, wait, false);
 		return;
 	}
 	struct core_lock_wait w = { .w.r = *range };
-	int err = core_setlk(rim_of(req)->core, &w, false);
+	int err = core_setlk(c, &w, false);
 	if (err == -EAGAIN && closing(range->ino))
-		take_waiting(req, range, true);
+		take_later(req, range, false, true);
 	else
 		fuse_reply_err(req, -err);
 }
@@ -390,28 +423,45 @@ static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 	take(req, &r, sleep != 0);
 }
 
+struct getting {
+	fuse_req_t req;
+	struct lock_range r;
+};
+
+static void get_done(void *arg, int err)
+{
+	struct getting *g = arg;
+	const struct lock_range *r = &g->r;
+	struct flock fl = { .l_type = F_UNLCK };
+	if (r->type != LOCK_TYPE_UNLOCK) {
+		fl.l_type = r->type == LOCK_TYPE_READ ? F_RDLCK : F_WRLCK;
+		fl.l_whence = SEEK_SET;
+		fl.l_start = (off_t)r->start;
+		fl.l_len = r->end >= (uint64_t)INT64_MAX ?
+				   0 :
+				   (off_t)(r->end - r->start + 1);
+		fl.l_pid = (pid_t)r->pid;
+	}
+	if (err)
+		fuse_reply_err(g->req, -err);
+	else
+		fuse_reply_lock(g->req, &fl);
+	free(g);
+}
+
 static void ops_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		      struct flock *lock)
 {
-	struct lock_range r;
-	range_of(lock, ino, fi->lock_owner, &r);
-	int err = core_getlk(rim_of(req)->core, &r);
-	if (err) {
-		fuse_reply_err(req, -err);
+	struct getting *g = malloc(sizeof(*g));
+	if (!g) {
+		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	if (r.type == LOCK_TYPE_UNLOCK) {
-		lock->l_type = F_UNLCK;
-	} else {
-		lock->l_type = r.type == LOCK_TYPE_READ ? F_RDLCK : F_WRLCK;
-		lock->l_whence = SEEK_SET;
-		lock->l_start = (off_t)r.start;
-		lock->l_len = r.end >= (uint64_t)INT64_MAX ?
-				      0 :
-				      (off_t)(r.end - r.start + 1);
-		lock->l_pid = (pid_t)r.pid;
-	}
-	fuse_reply_lock(req, lock);
+	g->req = req;
+	range_of(lock, ino, fi->lock_owner, &g->r);
+	int err = core_getlk(rim_of(req)->core, &g->r, get_done, g);
+	if (err != -EINPROGRESS)
+		get_done(g, err);
 }
 
 static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,

@@ -183,9 +183,10 @@ static inline struct core_file *core_file_of(const struct fuse_file_info *fi)
 }
 /* Drops what locks the handle's close drops. */
 void rim_file_locks_closed(struct rim *r, struct rim_file *f);
-/* FLUSH came for it: @owner has closed it, and this may be its last close. */
-void rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
-		      uint64_t owner);
+/* FLUSH came for it: @owner has closed it, and this may be its last close.
+ * Returns as core_lock_drop_owner(). */
+int rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
+		     uint64_t owner, core_cb cb, void *arg);
 
 /* reach.c: the device number of what lies there, by what the kernel knows; 0:
  * not to be told. */

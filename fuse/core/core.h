@@ -253,21 +253,33 @@ void core_seek(struct core *c, uint64_t ino, uint64_t off, int whence,
 	       uint64_t *off_ret, core_cb cb, void *arg);
 void core_statfs(struct core *c, struct statvfs *st, core_cb cb, void *arg);
 
-/* ---- locks: common/lock_table.h, owned by this mount ---- */
+/* ---- locks ----
+ * Of a mount alone in a table of its own (common/lock_table.h), which answers
+ * at once; beside others (core_options.shared) metad's. */
 struct core_lock_wait {
 	struct lock_wait w; /* w.r set by the caller */
 	core_cb cb;
 	void *arg;
 	struct core_lock_wait *priv_next;
 	int priv_status;
+	struct shared_lock *priv_shared;
 };
-/* Returns 0 or -errno at once, or -EINPROGRESS and @cb later (wait). -ENOLCK:
- * other mounts' locks are not known here (core_options.shared). */
+/* Are locks metad's? */
+bool core_locks_shared(const struct core *c);
+/* Returns 0 or -errno at once, or -EINPROGRESS and @cb later, with the same:
+ * with @wait, and always when locks are metad's. */
 int core_setlk(struct core *c, struct core_lock_wait *w, bool wait);
+/* Ends the wait of a request that is not yet answered: true: it is over, and
+ * @cb does not run; false: it was, or will be, with -EINTR unless the lock was
+ * granted meanwhile. */
 bool core_setlk_cancel(struct core *c, struct core_lock_wait *w);
-int core_getlk(struct core *c, struct lock_range *r); /* 0 or -ENOLCK */
-void core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
-			  uint64_t owner);
+/* Fills *r, as lock_get(). Returns 0, -errno, or -EINPROGRESS and @cb later; of
+ * another mount's lock the pid is 0. */
+int core_getlk(struct core *c, struct lock_range *r, core_cb cb, void *arg);
+/* Whatever the owner has and waits for. Returns 0, or, when locks are metad's
+ * and @cb is not NULL, -EINPROGRESS and @cb when they are gone there. */
+int core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
+			 uint64_t owner, core_cb cb, void *arg);
 
 /* Starts a timer of the core's net (common/rpc.h): t->fn runs on its thread,
  * with no lock held; never once core_stop() has ended. */

@@ -152,6 +152,7 @@ struct core {
 	struct log_client *log;
 	struct lock_table *locks; /* protected by locks_mutex, a leaf */
 	pthread_mutex_t locks_mutex;
+	uint64_t lock_waits; /* lock_shared.c: LOCK_WAITs ever sent */
 	struct core_inode **inode_hash; /* power of two, grows */
 	size_t inode_hash_size, inode_count;
 	bool stopping;
@@ -257,6 +258,7 @@ struct meta_call {
 	struct meta_call *next, *prev;
 	uint64_t pos; /* once answered: stream position */
 	bool answered;
+	bool patient; /* a query without a time limit, soft mount or not */
 	/* Soft mounts: the time is up. Answers the user, clears u, u_arg; done
 	 * still runs at the real end. Without the lock. NULL: @done is the only
 	 * word (then it may come late). */

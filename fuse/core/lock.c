@@ -1,8 +1,8 @@
 /* fcntl, OFD and flock locks: a mount alone has every inode, so its own table
- * decides; beside others, whose locks it does not know, there are none. The
- * table's mutex is a leaf; callbacks run after it.
+ * decides; beside others metad's does (lock_shared.h). The table's mutex is a
+ * leaf; callbacks run after it.
  */
-#include "fuse/core/core_priv.h"
+#include "fuse/core/lock_shared.h"
 
 /* Granted while the table was changed by this thread; protected by
  * locks_mutex, emptied before it is released. */
@@ -36,11 +36,16 @@ static void table_unlock(struct core *c)
 	}
 }
 
+bool core_locks_shared(const struct core *c)
+{
+	return c->opt.shared;
+}
+
 int core_setlk(struct core *c, struct core_lock_wait *w, bool wait)
 {
 	int err;
-	if (c->opt.shared && w->w.r.type != LOCK_TYPE_UNLOCK)
-		return -ENOLCK;
+	if (c->opt.shared)
+		return lock_shared_set(c, w, wait);
 	table_lock(c);
 	w->w.granted = lock_granted;
 	err = wait ? lock_set_wait(c->locks, &w->w) :
@@ -51,16 +56,20 @@ int core_setlk(struct core *c, struct core_lock_wait *w, bool wait)
 
 bool core_setlk_cancel(struct core *c, struct core_lock_wait *w)
 {
+	if (c->opt.shared) {
+		lock_shared_cancel(c, w);
+		return false;
+	}
 	table_lock(c);
 	bool was_waiting = lock_cancel(c->locks, &w->w);
 	table_unlock(c);
 	return was_waiting;
 }
 
-int core_getlk(struct core *c, struct lock_range *r)
+int core_getlk(struct core *c, struct lock_range *r, core_cb cb, void *arg)
 {
 	if (c->opt.shared)
-		return -ENOLCK;
+		return lock_shared_get(c, r, cb, arg);
 	table_lock(c);
 	lock_get(c->locks, r);
 	table_unlock(c);
@@ -72,10 +81,13 @@ void core_timer_start(struct core *c, struct rpc_timer *t, uint64_t delay_ms)
 	rpc_timer_start(c->net, t, delay_ms);
 }
 
-void core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
-			  uint64_t owner)
+int core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
+			 uint64_t owner, core_cb cb, void *arg)
 {
+	if (c->opt.shared)
+		return lock_shared_drop(c, ino, kind, owner, cb, arg);
 	table_lock(c);
 	lock_drop_owner(c->locks, ino, kind, owner);
 	table_unlock(c);
+	return 0;
 }

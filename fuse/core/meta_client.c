@@ -275,7 +275,7 @@ void meta_call_queue(struct meta_call *mc, struct wire_out *o)
 	}
 	mc->state = META_QUERY;
 	mc->rpc.flags = RPC_F_RETRY;
-	mc->rpc.timeout_ms = c->opt.timeout_ms;
+	mc->rpc.timeout_ms = mc->patient ? 0 : c->opt.timeout_ms;
 	mc->prev = NULL;
 	mc->next = m->queries;
 	if (m->queries)

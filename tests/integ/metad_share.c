@@ -4,6 +4,7 @@
  * The sessions are played by hand, so that each step of a recall can be looked
  * at, left out or done late.
  */
+#include "common/lock_table.h"
 #include "tests/lib/metad_client.h"
 #include "tests/lib/tap.h"
 
@@ -248,6 +249,168 @@ static void what_several_are_told_survives_a_kill(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+/* ---- locks ---- */
+
+/* A lock of one byte, by a process of the owner's number. */
+#define BYTE(i, t, at, who)                                                   \
+	{ .ino = (i), .type = (t), .start = (at), .end = (at),                \
+	  .owner = (who), .pid = (who) }
+
+/* 1: taken, 0: in use, or -errno. */
+static int lock(struct metad_client *c, struct meta_lock m)
+{
+	struct meta_lock_reply got;
+	uint8_t b[64];
+	struct wire_out o;
+	int rv;
+
+	wire_out_init(&o, b, sizeof(b));
+	meta_lock_encode(&o, &m);
+	rv = metad_client_call(c, WIRE_OP_META_LOCK, b, o.len);
+	if (rv < 0)
+		return rv;
+	CHECK_EQ(meta_lock_reply_parse(c->reply, c->reply_len, &got), 0);
+	return got.taken;
+}
+
+static int take(struct metad_client *c, uint64_t f, uint64_t at, uint32_t who)
+{
+	return lock(c, (struct meta_lock)BYTE(f, LOCK_TYPE_WRITE, at, who));
+}
+
+static int drop(struct metad_client *c, uint64_t f, uint64_t at, uint32_t who)
+{
+	return lock(c, (struct meta_lock)BYTE(f, LOCK_TYPE_UNLOCK, at, who));
+}
+
+static uint64_t wait_for(struct metad_client *c, uint64_t f, uint64_t at,
+			 uint32_t who, uint64_t id)
+{
+	struct meta_lock m = BYTE(f, LOCK_TYPE_WRITE, at, who);
+	uint8_t b[64];
+	struct wire_out o;
+
+	wire_out_init(&o, b, sizeof(b));
+	meta_lock_encode(&o, &m);
+	wire_put_u64(&o, id);
+	return metad_client_send(c, WIRE_OP_META_LOCK_WAIT, b, o.len);
+}
+
+static uint64_t cancel(struct metad_client *c, uint64_t id)
+{
+	uint8_t b[8];
+	size_t len = METAD_BODY(b, meta_lock_cancel, { .id = id });
+
+	return metad_client_send(c, WIRE_OP_META_LOCK_CANCEL, b, len);
+}
+
+static void a_lock_is_waited_for_in_order(struct metad_run *x)
+{
+	struct metad_client c, d;
+	uint64_t f = begin(x, &c, &d), id[4];
+
+	/* Free: at once. */
+	CHECK_EQ(metad_client_recv(&c, wait_for(&c, f, 0, 1, 1), LONG_MS), 0);
+	CHECK_EQ(take(&d, f, 0, 1), 0);
+	id[0] = wait_for(&d, f, 0, 1, 1);
+	id[1] = wait_for(&c, f, 0, 2, 2);
+	id[2] = wait_for(&d, f, 0, 3, 2);
+	CHECK_EQ(metad_client_recv(&d, id[0], NEVER_MS), -ETIMEDOUT);
+	CHECK_EQ(drop(&c, f, 0, 1), 1);
+	CHECK_EQ(metad_client_recv(&d, id[0], LONG_MS), 0);
+	CHECK_EQ(metad_client_recv(&c, id[1], NEVER_MS), -ETIMEDOUT);
+	/* One that is given up leaves its place to the next. */
+	id[3] = cancel(&c, 2);
+	CHECK_EQ(metad_client_recv(&c, id[1], LONG_MS), -EINTR);
+	CHECK_EQ(metad_client_recv(&c, id[3], LONG_MS), 0);
+	CHECK_EQ(metad_client_recv(&c, cancel(&c, 2), LONG_MS), -ENOENT);
+	CHECK_EQ(drop(&d, f, 0, 1), 1);
+	CHECK_EQ(metad_client_recv(&d, id[2], LONG_MS), 0);
+	/* And of a session that has ended nothing is in the way. */
+	id[3] = wait_for(&c, f, 0, 1, 3);
+	CHECK_EQ(metad_client_call(&d, WIRE_OP_META_SESSION_CLOSE, NULL, 0),
+		 0);
+	CHECK_EQ(metad_client_recv(&c, id[3], LONG_MS), 0);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+}
+
+static void who_would_wait_for_himself_is_told(struct metad_run *x)
+{
+	struct metad_client c, d;
+	uint64_t f = begin(x, &c, &d), id, id2;
+
+	/* The same numbers in both: four processes. */
+	CHECK_EQ(take(&c, f, 0, 1), 1);
+	CHECK_EQ(take(&d, f, 1, 1), 1);
+	CHECK_EQ(take(&d, f, 2, 2), 1);
+	id = wait_for(&c, f, 1, 1, 1);
+	id2 = wait_for(&d, f, 2, 1, 1);
+	CHECK_EQ(metad_client_recv(&d, wait_for(&d, f, 0, 2, 2), LONG_MS),
+		 -EDEADLK);
+	/* Who is not of the circle may wait. */
+	CHECK_EQ(drop(&d, f, 2, 2), 1);
+	CHECK_EQ(metad_client_recv(&d, id2, LONG_MS), 0);
+	CHECK_EQ(metad_client_recv(&c, id, NEVER_MS), -ETIMEDOUT);
+	CHECK_EQ(drop(&d, f, 1, 1), 1);
+	CHECK_EQ(metad_client_recv(&c, id, LONG_MS), 0);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+}
+
+/* The connection, or metad, is gone with the answer: asked again it is as if
+ * nothing had happened. */
+static void a_lock_granted_in_vain_is_found_again(struct metad_run *x)
+{
+	struct metad_client c, d;
+	uint64_t f = begin(x, &c, &d), id;
+
+	CHECK_EQ(take(&c, f, 0, 1), 1);
+	(void)wait_for(&d, f, 0, 1, 7);
+	CHECK_EQ(metad_client_lookup(&d, ROOT_INO, "f"), 0); /* it came */
+	CHECK_EQ(drop(&c, f, 0, 1), 1);
+	metad_client_disconnect(&d);
+	CHECK_EQ(metad_client_reconnect(&d), 0);
+	CHECK_EQ(take(&c, f, 0, 1), 0);
+	CHECK_EQ(metad_client_recv(&d, wait_for(&d, f, 0, 1, 7), LONG_MS), 0);
+	/* Who waits while metad restarts waits on, and what was held is. */
+	(void)wait_for(&c, f, 0, 1, 1);
+	child_kill9(&x->child);
+	metad_client_disconnect(&c);
+	metad_client_disconnect(&d);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_reconnect(&d), 0);
+	id = wait_for(&c, f, 0, 1, 1);
+	CHECK_EQ(metad_client_recv(&c, id, NEVER_MS), -ETIMEDOUT);
+	/* Twice over one connection is once. */
+	id = wait_for(&c, f, 0, 1, 1);
+	CHECK_EQ(drop(&d, f, 0, 1), 1);
+	CHECK_EQ(metad_client_recv(&c, id, LONG_MS), 0);
+	CHECK_EQ(metad_client_recv(&c, cancel(&c, 1), LONG_MS), -ENOENT);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+}
+
+static void only_so_many_wait(struct metad_run *x)
+{
+	struct metad_client c, d;
+	uint64_t f = begin(x, &c, &d), id = 0;
+
+	CHECK_EQ(take(&d, f, 0, 1), 1);
+	for (uint64_t i = 0; i <= WANT_COUNT_MAX; i++)
+		id = wait_for(&c, f, 0, 1, i);
+	CHECK_EQ(metad_client_recv(&c, id, LONG_MS), -ENOLCK);
+	/* They go with the connection. */
+	metad_client_disconnect(&c);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	id = wait_for(&c, f, 0, 1, 0);
+	CHECK_EQ(drop(&d, f, 0, 1), 1);
+	CHECK_EQ(metad_client_recv(&c, id, LONG_MS), 0);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
@@ -257,6 +420,10 @@ int main(int argc, char **argv)
 		METAD_TEST(who_is_silent_is_ended_for_those_who_wait, 1),
 		METAD_TEST(all_are_told_of_what_has_no_name, 0),
 		METAD_TEST(what_several_are_told_survives_a_kill, 0),
+		METAD_TEST(a_lock_is_waited_for_in_order, 0),
+		METAD_TEST(who_would_wait_for_himself_is_told, 0),
+		METAD_TEST(a_lock_granted_in_vain_is_found_again, 0),
+		METAD_TEST(only_so_many_wait, 0),
 	};
 
 	return metad_tests_run(argc, argv, tests, array_count(tests));

@@ -497,12 +497,12 @@ static void test_locks_wait_are_granted_and_cancelled(void **state)
 	assert_true(core_setlk_cancel(f->c, &c));
 	assert_false(core_setlk_cancel(f->c, &c));
 	r.owner = 9;
-	core_getlk(f->c, &r);
+	assert_int_equal(core_getlk(f->c, &r, NULL, NULL), 0);
 	assert_int_equal(r.pid, 11);
-	core_lock_drop_owner(f->c, 5, LOCK_KIND_POSIX, 1);
+	core_lock_drop_owner(f->c, 5, LOCK_KIND_POSIX, 1, NULL, NULL);
 	assert_int_equal(fix_call_end(k, NULL), 0);
 	assert_false(core_setlk_cancel(f->c, &b));
-	core_lock_drop_owner(f->c, 5, LOCK_KIND_POSIX, 2);
+	core_lock_drop_owner(f->c, 5, LOCK_KIND_POSIX, 2, NULL, NULL);
 	fix_stop(f);
 }
 

@@ -89,7 +89,8 @@ struct random {
 
 static uint64_t draw(struct random *r, uint64_t n)
 {
-	r->state = r->state * UINT64_C(6364136223846793005) + 1442695040888963407;
+	r->state = r->state * UINT64_C(6364136223846793005) +
+		   UINT64_C(1442695040888963407);
 	return (r->state >> 33) % n;
 }
 

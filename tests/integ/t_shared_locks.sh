@@ -1,0 +1,97 @@
+#!/bin/bash
+# Locks of programs on two mounts of one file system (-o shared): as on one
+# machine; and when metad, a mount, or who waits is killed.
+. "$(dirname "$0")/lib.sh"
+need_root
+B=$T/b
+mkdir "$B"
+mount_b() {
+	"$BIN/hailfs" -o "shared,log=$T/b.log,pidfile=$T/b.pid" \
+		"$C/cluster.conf" "$B"
+}
+test_cleanup() { umount -l "$B" 2>/dev/null; }
+locks() {
+	timeout 240 python3 "$TOP/tests/integ/two_locks.py" "$MNT" "$B" "$@"
+}
+# Takes a lock on $1, waiting for it; says so, and keeps it until $2 is there.
+# (No child of this shell: that would wait for it when it ends.)
+hold='import fcntl, os, sys, time
+f = open(sys.argv[1], "r+b")
+fcntl.lockf(f, fcntl.LOCK_EX)
+print("has", flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(.02)'
+try='import fcntl, sys
+fcntl.lockf(open(sys.argv[1], "r+b"), fcntl.LOCK_EX | fcntl.LOCK_NB)'
+taken() { # FILE: somebody has it
+	if python3 -c "$try" "$1" 2>"$T/err"; then return 1; fi
+	grep -q BlockingIOError "$T/err" || { cat "$T/err"; fail "lock of $1"; }
+}
+
+cluster_up -o shared
+mount_b
+locks || fail "locks of two mounts"
+
+# Over restarts of metad, of which each knows who has what, and all go on who
+# waited.
+for _ in 1 2 3 4 5; do
+	sleep 0.4
+	crash metad1
+	"$CTL" local up "$C" >>"$T/up.log" 2>&1 || fail "metad"
+done &
+restarts=$!
+locks torture || fail "while metad restarts"
+wait $restarts || fail "restarts"
+touch "$MNT/f" "$MNT/g"
+python3 -c "$hold" "$B/f" "$T/go" >"$T/holder" &
+h=$!
+said $h "$T/holder" has
+python3 -c "$hold" "$MNT/f" "$T/go" >"$T/waiter" &
+w=$!
+sleep 0.5
+crash metad1
+"$CTL" local up "$C" >>"$T/up.log" 2>&1 || fail "metad"
+taken "$MNT/f" || fail "a restart of metad lost a lock"
+[ ! -s "$T/waiter" ] || fail "two have it"
+touch "$T/go"
+wait $h || fail "the holder"
+wait $w || fail "the waiter"
+rm "$T/go"
+! taken "$B/f" || fail "it is not free"
+
+# A mount is killed with a lock: who waits gets it when that one is fenced.
+python3 -c "$hold" "$B/g" "$T/go" >"$T/holder2" 2>/dev/null &
+h=$!
+said $h "$T/holder2" has
+kill -9 "$(cat "$T/b.pid")"
+start=$SECONDS
+taken "$MNT/g" || fail "not fenced, and its lock is gone"
+python3 -c "$hold" "$MNT/g" "$MNT/g" | grep -qx has || fail "the waiter"
+[ $((SECONDS - start)) -le 25 ] || fail "it took $((SECONDS - start)) s"
+touch "$T/go"
+wait $h 2>/dev/null || true
+rm "$T/go"
+umount -l "$B"
+mount_b
+
+# One is stopped, and a lock of its taken over: it has lost it, knows that when
+# it wakes, and what it does then takes nobody's.
+python3 -c "$hold" "$B/g" "$T/go" >"$T/holder3" 2>/dev/null &
+h=$!
+said $h "$T/holder3" has
+p=$(cat "$T/b.pid")
+halt "$p"
+python3 -c "$hold" "$MNT/g" "$T/end" >"$T/waiter3" &
+w=$!
+within 25 grep -q has "$T/waiter3" || fail "who waits for one that is stopped"
+kill -CONT "$p"
+within 10 grep -q "event=fenced" "$T/b.log" || fail "it was not told"
+touch "$T/go"
+wait $h 2>/dev/null || true
+taken "$MNT/g" || fail "a fenced mount dropped another one's lock"
+touch "$T/end"
+wait $w || fail "the waiter"
+umount -l "$B"
+within 30 gone "$p" || fail "it did not end"
+rm "$MNT/f" "$MNT/g"
+fsck_clean
