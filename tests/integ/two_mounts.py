@@ -299,6 +299,37 @@ def test_storm():
     os.rmdir(a)
 
 
+def keep_writing(path, seed, until):
+    rng = random.Random(seed)
+    with open(path, "r+b", buffering=0) as f:
+        while time.monotonic() < until:
+            os.pwrite(f.fileno(), bytes([seed]) * 65536,
+                      rng.randrange(64) * 65536)
+
+
+def write_within(path, until, limit):
+    with open(path, "r+b", buffering=0) as f:
+        worst = n = 0
+        while time.monotonic() < until:
+            start = time.monotonic()
+            os.pwrite(f.fileno(), b"mine", 4 << 20)
+            worst = max(worst, time.monotonic() - start)
+            n += 1
+            time.sleep(.05)
+    assert worst < limit, worst
+    assert n > 10, n
+
+
+def test_busy():
+    """Who wants a file that others write without a pause gets it soon."""
+    a, b = both("busy")
+    put(a, bytes(4 << 20))
+    until = time.monotonic() + 4
+    workers([(keep_writing, a, i + 1, until) for i in range(4)] +
+            [(write_within, b, until, 1)])
+    os.unlink(a)
+
+
 def test_refused():
     """What is not to be had beside other mounts yet is refused, not wrong."""
     import mmap
