@@ -40,6 +40,9 @@ enum wire_op {
 	WIRE_OP_ADMIN_GIVE_UP = 22, /* metad */
 	WIRE_OP_ADMIN_REPAIR = 23, /* metad */
 	WIRE_OP_ADMIN_DRAIN = 24, /* logd */
+	WIRE_OP_ADMIN_EVICT = 25, /* metad */
+	WIRE_OP_ADMIN_LOCKS = 26, /* metad */
+	WIRE_OP_ADMIN_LEASES = 27, /* metad */
 
 	/* block daemon: common/wire_blk.h */
 	WIRE_OP_BLK_WRITE = 64,

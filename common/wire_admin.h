@@ -39,6 +39,20 @@ WIRE_MESSAGE(admin_backup_reply, ADMIN_BACKUP_REPLY_FIELDS);
 #define ADMIN_GIVE_UP_FIELDS(F) F(u32, daemon_id)
 WIRE_MESSAGE(admin_give_up, ADMIN_GIVE_UP_FIELDS);
 
+/* EVICT (metad): ends a session as if its mount were dead: fenced everywhere,
+ * its sizes and logs recovered, then its leases and locks are free. The reply
+ * has no body and comes when that has begun. -ENOENT: no such session lives;
+ * -EAGAIN: another one is being ended. */
+#define ADMIN_EVICT_FIELDS(F) F(u64, session)
+WIRE_MESSAGE(admin_evict, ADMIN_EVICT_FIELDS);
+
+/* LOCKS, LEASES (metad): who has locks, who waits for them; who has write
+ * leases. Reply: admin_text, at most @count_max of a kind, at most
+ * ADMIN_HOLDINGS_MAX. */
+#define ADMIN_HOLDINGS_MAX 8192u
+#define ADMIN_HOLDINGS_FIELDS(F) F(u32, count_max)
+WIRE_MESSAGE(admin_holdings, ADMIN_HOLDINGS_FIELDS);
+
 /* REPAIR (metad, fsck): the blocks of an inode that is gone are purged, the
  * units of one that exists are counted again. The reply has no body; errors:
  * metad/repair.h. */

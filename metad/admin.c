@@ -41,7 +41,7 @@ static void reply_text(struct request *r, char *text)
 	free(text);
 }
 
-static void reply_json(struct request *r, json_t *j)
+void admin_reply_json(struct request *r, json_t *j)
 {
 	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 
@@ -228,12 +228,12 @@ void admin_status(struct request *r)
 		set_u64(j, "log_bytes", st->log_bytes);
 		set_u64(j, "snapshot_bytes", st->snapshot_last_bytes);
 	}
-	reply_json(r, j);
+	admin_reply_json(r, j);
 }
 
 void admin_sessions(struct request *r)
 {
-	reply_json(r, sessions_json(r->md));
+	admin_reply_json(r, sessions_json(r->md));
 }
 
 /* ---- statistics ---- */

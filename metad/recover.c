@@ -481,15 +481,16 @@ void recover_close(struct metad *md, const struct reply_to *to)
 		victim_start(r, to->session, to);
 }
 
-void recover_evict(struct metad *md, uint64_t session, const char *why)
+int recover_evict(struct metad *md, uint64_t session, const char *why)
 {
 	struct recover *r = md->recover;
 
 	if (r->victim || !r->ready || md->stopping)
-		return;
+		return -EAGAIN;
 	diag_warn("session", "event=evicted session=%" PRIu64 " why=\"%s\"",
 		  session, why);
 	victim_start(r, session, NULL);
+	return 0;
 }
 
 uint64_t recover_session(const struct metad *md)

@@ -20,8 +20,8 @@ void recover_turn(struct recover *r);
 /* META_SESSION_OPEN, META_SESSION_CLOSE: the reply comes when it is durable.*/
 void recover_open(struct metad *md, const struct reply_to *to,
 		  const struct meta_session_open *m, uint32_t flags);
-/* Ends a live session, unless another one is being ended: asked again later. */
-void recover_evict(struct metad *md, uint64_t session, const char *why);
+/* Ends a live session. -EAGAIN: another one is being ended; ask again later. */
+int recover_evict(struct metad *md, uint64_t session, const char *why);
 void recover_close(struct metad *md, const struct reply_to *to);
 /* The session being ended, 0: none. */
 uint64_t recover_session(const struct metad *md);

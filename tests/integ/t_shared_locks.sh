@@ -93,5 +93,53 @@ touch "$T/end"
 wait $w || fail "the waiter"
 umount -l "$B"
 within 30 gone "$p" || fail "it did not end"
+mount_b
+
+# What an administrator sees of it, and how he ends a mount.
+ctl() { "$CTL" -c "$C/cluster.conf" "$@"; }
+session() { # MOUNTPOINT
+	ctl sessions | awk -v m="$1" '$3 == m { print $1 }'
+}
+python3 -c "$hold" "$B/g" "$T/go4" >"$T/holder4" 2>/dev/null &
+h=$!
+said $h "$T/holder4" has
+python3 -c "$hold" "$MNT/g" "$T/go4" >"$T/waiter4" &
+w=$!
+waits() { ctl locks >"$T/locks" && grep -q '^waits ' "$T/locks"; }
+within 10 waits || fail "who waits is not shown"
+ino=$(stat -c %i "$MNT/g")
+b=$(session "$B")
+a=$(session "$MNT")
+grep -Eq "^held +posix +write +0 +- +$b +[0-9]+ +$ino +/g\$" "$T/locks" &&
+	grep -Eq "^waits +posix +write +0 +- +$a +$w +$ino +/g\$" "$T/locks" ||
+	{ cat "$T/locks"; fail "locks"; }
+ctl locks --json --limit 1 | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert d["lock_count"] == len(d["locks"]) == d["waiting_count"] == 1, d
+assert d["locks"][0]["path"] == d["waiting"][0]["path"] == "/g", d
+assert d["locks"][0]["end"] is None, d' || fail "locks --json"
+exec 8<>"$B/f"
+echo written >&8
+ctl leases >"$T/leases"
+grep -Eq "^$b +[0-9]+ +/f\$" "$T/leases" ||
+	{ cat "$T/leases"; fail "leases"; }
+sync "$B/f"
+ctl evict "$b" 2>"$T/err" && fail "a mount is ended without --yes"
+grep -q -e --yes "$T/err" || { cat "$T/err"; fail "evict does not ask"; }
+ctl evict 4711 --yes 2>"$T/err" && fail "nobody is ended"
+grep -q "no session 4711" "$T/err" || { cat "$T/err"; fail "evict nobody"; }
+ctl evict "$b" --yes --timeout 20s | grep -q "is ended" || fail "evict"
+said $w "$T/waiter4" has
+[ -z "$(session "$B")" ] || fail "it is still there"
+echo more >&8 2>"$T/err" && fail "one that was ended takes a write"
+grep -q "Input/output error" "$T/err" || { cat "$T/err"; fail "which error"; }
+exec 8>&- || true
+grep -qx written "$MNT/f" || fail "what was synced is lost"
+touch "$T/go4"
+wait $w || fail "the waiter"
+wait $h 2>/dev/null || true
+umount -l "$B"
+mount_b
 rm "$MNT/f" "$MNT/g"
 fsck_clean

@@ -41,7 +41,9 @@
 	M(admin_backup_reply, ADMIN_BACKUP_REPLY_FIELDS) \
 	M(admin_give_up, ADMIN_GIVE_UP_FIELDS) \
 	M(admin_repair, ADMIN_REPAIR_FIELDS) \
-	M(admin_drain, ADMIN_DRAIN_FIELDS)
+	M(admin_drain, ADMIN_DRAIN_FIELDS) \
+	M(admin_evict, ADMIN_EVICT_FIELDS) \
+	M(admin_holdings, ADMIN_HOLDINGS_FIELDS)
 
 #define WIRE_LIST_META(M) \
 	M(meta_rhdr, META_RHDR_FIELDS) \

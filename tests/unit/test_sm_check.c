@@ -31,8 +31,8 @@ static void unknown_opcodes_are_neither_command_nor_query(void **state)
 			assert_int_equal(sm_validate((uint16_t)op, "", 0),
 					 -EINVAL);
 	}
-	assert_int_equal(commands, 14 + 9);
-	assert_int_equal(queries, 10);
+	assert_int_equal(commands, 15 + 10);
+	assert_int_equal(queries, 11);
 }
 
 static void a_body_cut_short_is_refused(void **state)

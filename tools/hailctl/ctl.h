@@ -88,6 +88,8 @@ int link_call(struct link *l, uint16_t op, const void *body, size_t body_len,
 	      uint64_t timeout_ms, struct rpc_frame **ret);
 /* A request answered by JSON text. Returns 0 and a new reference, or -errno. */
 int link_json(struct link *l, uint16_t op, json_t **ret);
+int link_json_of(struct link *l, uint16_t op, const void *body, size_t body_len,
+		 json_t **ret);
 /* The reply's body after its meta_rhdr. Returns 0 or -EBADMSG. */
 int meta_body(const struct rpc_frame *f, struct wire_in *in);
 
@@ -143,6 +145,9 @@ int cmd_local_status(struct ctl *c, char **args);
 int cmd_status(struct ctl *c, char **args);
 int cmd_stats(struct ctl *c, char **args);
 int cmd_sessions(struct ctl *c, char **args);
+int cmd_locks(struct ctl *c, char **args);
+int cmd_leases(struct ctl *c, char **args);
+int cmd_evict(struct ctl *c, char **args);
 int cmd_df(struct ctl *c, char **args);
 int cmd_map(struct ctl *c, char **args);
 int cmd_top(struct ctl *c, char **args);

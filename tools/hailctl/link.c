@@ -189,9 +189,15 @@ int link_call(struct link *l, uint16_t op, const void *body, size_t body_len,
 
 int link_json(struct link *l, uint16_t op, json_t **ret)
 {
+	return link_json_of(l, op, NULL, 0, ret);
+}
+
+int link_json_of(struct link *l, uint16_t op, const void *body, size_t body_len,
+		 json_t **ret)
+{
 	struct admin_text m;
 	struct rpc_frame *f;
-	int rv = link_call(l, op, NULL, 0, l->c->o.timeout_ms, &f);
+	int rv = link_call(l, op, body, body_len, l->c->o.timeout_ms, &f);
 
 	if (rv != 0)
 		return rv;
