@@ -217,7 +217,7 @@ static int session_listed(struct link *metad, uint64_t session)
 static int evict(struct ctl *c, struct link *metad, uint64_t session)
 {
 	uint64_t waited_us = 0;
-	int rv, listed;
+	int rv, listed = 0;
 
 	do {
 		rv = evict_ask(metad, session);
