@@ -358,6 +358,7 @@ static void opened(struct durable_wait *w)
 		  " host=%s mountpoint=%s", r->opened, op->host,
 		  op->mountpoint);
 	session_alive(md, r->opened);
+	session_settle(md, r->opened);
 	if (c && c->session == 0) {
 		c->session = r->opened;
 		(void)session_incarnation(md, WIRE_ROLE_CLIENT, 0, r->opened,
@@ -404,10 +405,16 @@ static void open_now(struct recover *r)
 	metad_when_durable(r->md, &r->opening, sm_pos(r->md->sm));
 }
 
+enum way {
+	WAY_FREE,
+	WAY_MADE, /* what stood in it is being removed, or the opener refused */
+	WAY_WAITS,
+};
+
 /* What stands in the way of the first opener: dead sessions, its own earlier
- * one, and those that do not share. Returns whether it is being removed, or was
- * what the opener was refused for. */
-static bool make_way(struct recover *r)
+ * one, those that do not share; and for a while, after a restart, one that has
+ * yet to send again what was lost: it was alone, and was told of it. */
+static enum way make_way(struct recover *r)
 {
 	const struct opener *op = r->openers;
 	struct sm_session_info s;
@@ -421,24 +428,31 @@ static bool make_way(struct recover *r)
 				  " host=%s mountpoint=%s", s.session, s.host,
 				  s.mountpoint);
 			victim_start(r, s.session, NULL);
-			return true;
+			return WAY_MADE;
 		}
 		if (!s.shared || !(op->flags & META_SESSION_SHARED)) {
 			opener_refuse(r, &s);
-			return true;
+			return WAY_MADE;
 		}
+		if (!session_settled(r->md, s.session))
+			return WAY_WAITS;
 	}
-	return false;
+	return WAY_FREE;
 }
 
 static void step(struct recover *r)
 {
 	/* Without memory metad stops, and nobody makes way. */
-	while (r->ready && !r->victim && !r->opened && r->openers &&
-	       !r->md->stopping) {
-		if (!serve_conn(r->md, r->openers->to.conn_id))
+	enum way way = WAY_FREE;
+
+	while (way != WAY_WAITS && r->ready && !r->victim && !r->opened &&
+	       r->openers && !r->md->stopping) {
+		if (!serve_conn(r->md, r->openers->to.conn_id)) {
 			opener_pop(r);
-		else if (!make_way(r))
+			continue;
+		}
+		way = make_way(r);
+		if (way == WAY_FREE)
 			open_now(r);
 	}
 }
@@ -529,13 +543,12 @@ void recover_turn(struct recover *r)
 	bool ready = r->md->serving &&
 		     (r->ready || monitor_settled(r->md->monitor));
 
-	if (ready == r->ready)
-		return;
-	r->ready = ready;
-	if (ready) {
-		load(r);
-		step(r);
+	if (ready != r->ready) {
+		r->ready = ready;
+		if (ready)
+			load(r);
 	}
+	step(r); /* who waited for a session may have heard of it */
 }
 
 static void victim_free(struct victim *v)

@@ -19,6 +19,7 @@ struct seen {
 	uint64_t session;
 	uint64_t incarnation; /* largest */
 	uint64_t last_ms;
+	bool settled;
 	uint8_t *status;
 	uint32_t status_len;
 };
@@ -118,6 +119,21 @@ uint64_t session_idle_ms(struct metad *md, uint64_t session)
 	return uv_now(&md->loop) - (s ? u64_max(s->last_ms, since) : since);
 }
 
+void session_settle(struct metad *md, uint64_t session)
+{
+	struct seen *s = seen_find(md, WIRE_ROLE_CLIENT, 0, session);
+
+	if (s)
+		s->settled = true;
+}
+
+bool session_settled(struct metad *md, uint64_t session)
+{
+	const struct seen *s = seen_find(md, WIRE_ROLE_CLIENT, 0, session);
+
+	return s && s->settled;
+}
+
 bool session_gone(struct metad *md, uint64_t session)
 {
 	return session_idle_ms(md, session) >= SESSION_DEAD_MS;
@@ -184,6 +200,7 @@ void session_keepalive(struct request *r)
 		serve_reply(r->md, &r->to, -EBADMSG, NULL, 0);
 		return;
 	}
+	session_settle(r->md, r->to.session);
 	s = seen_find(r->md, WIRE_ROLE_CLIENT, 0, r->to.session);
 	if (s && m.status.len <= SESSION_STATUS_MAX) {
 		/* Nothing is lost when there is no memory for it. */

@@ -25,6 +25,11 @@ void session_connected(struct metad *md, uint64_t session);
 void session_alive(struct metad *md, uint64_t session);
 /* Nothing was heard of it for so long that another may take its place. */
 bool session_gone(struct metad *md, uint64_t session);
+/* What it was answered by the process before this one, and that was lost, it
+ * has sent again: first of all over its new connection, so before any
+ * keepalive. */
+bool session_settled(struct metad *md, uint64_t session);
+void session_settle(struct metad *md, uint64_t session);
 /* It is over: forget it. */
 void session_forget(struct metad *md, uint64_t session);
 uint64_t session_idle_ms(struct metad *md, uint64_t session);

@@ -249,6 +249,52 @@ static void what_several_are_told_survives_a_kill(struct metad_run *x)
 	metad_client_fini(&d);
 }
 
+static void keepalive(struct metad_client *c)
+{
+	uint8_t b[8];
+	size_t len = METAD_BODY(b, meta_keepalive, { .status = { NULL, 0 } });
+
+	CHECK_EQ(metad_client_call(c, WIRE_OP_META_KEEPALIVE, b, len), 0);
+}
+
+/* Who was alone may have been told what a metad that was killed has lost, and
+ * does it again: nobody comes before it. */
+static void nobody_comes_before_what_is_sent_again(struct metad_run *x)
+{
+	uint8_t b[64];
+	struct meta_session_open m = { .client_id = 2, .host = { "h", 1 },
+				       .mountpoint = { "/m", 2 } };
+	struct metad_client c, d;
+	struct wire_out o;
+	uint64_t id;
+
+	metad_run_start(x, NULL);
+	join(x, &c, 1);
+	child_kill9(&x->child);
+	metad_client_disconnect(&c);
+	metad_run_start(x, NULL);
+	CHECK_EQ(metad_client_open_as(x, &d, 2, 0x80000000u), -EOPNOTSUPP);
+	wire_out_init(&o, b, sizeof(b));
+	meta_session_open_encode(&o, &m);
+	wire_put_u32(&o, META_SESSION_SHARED);
+	id = metad_client_send(&d, WIRE_OP_META_SESSION_OPEN, b, o.len);
+	CHECK_EQ(metad_client_recv(&d, id, NEVER_MS), -ETIMEDOUT);
+	CHECK_EQ(metad_client_reconnect(&c), 0);
+	CHECK_EQ(metad_client_lookup(&c, ROOT_INO, "nothing"), -ENOENT);
+	CHECK_EQ(metad_client_recv(&d, id, NEVER_MS), -ETIMEDOUT);
+	keepalive(&c);
+	CHECK_EQ(metad_client_recv(&d, id, LONG_MS), 0);
+	/* Who never comes back is in nobody's way for long. */
+	child_kill9(&x->child);
+	metad_client_disconnect(&c);
+	metad_client_disconnect(&d);
+	metad_client_fini(&d);
+	metad_run_start(x, NULL);
+	join(x, &d, 3);
+	metad_client_fini(&c);
+	metad_client_fini(&d);
+}
+
 /* ---- locks ---- */
 
 /* A lock of one byte, by a process of the owner's number. */
@@ -420,6 +466,7 @@ int main(int argc, char **argv)
 		METAD_TEST(who_is_silent_is_ended_for_those_who_wait, 1),
 		METAD_TEST(all_are_told_of_what_has_no_name, 0),
 		METAD_TEST(what_several_are_told_survives_a_kill, 0),
+		METAD_TEST(nobody_comes_before_what_is_sent_again, 0),
 		METAD_TEST(a_lock_is_waited_for_in_order, 0),
 		METAD_TEST(who_would_wait_for_himself_is_told, 0),
 		METAD_TEST(a_lock_granted_in_vain_is_found_again, 0),
