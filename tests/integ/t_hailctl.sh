@@ -116,6 +116,17 @@ code 0 "${K[@]}" top --interval 100ms --count 2
 code 2 "${K[@]}" top --interval 1ms; says "interval"
 code 0 "${K[@]}" sessions --json
 json "[s['mountpoint'] for s in d] == ['$MNT'] and d[0]['state'] == 'live'"
+code 0 "${K[@]}" locks --json
+json "d['locks'] == d['waiting'] == [] and d['lock_count'] == 0"
+code 0 "${K[@]}" locks
+code 0 "${K[@]}" leases --json
+json "d['lease_count'] >= len(d['leases'])"
+code 0 "${K[@]}" leases --limit 1
+code 1 "${K[@]}" evict 4711 --yes; says "no session 4711"
+code 2 "${K[@]}" evict 1; says "--yes"
+for i in 0 -1 x 1x 99999999999999999999; do
+	code 2 "${K[@]}" evict --yes -- "$i"; says "is no session"
+done
 code 0 "${K[@]}" top --json --interval 100ms --count 1
 code 0 block-size "$MNT" --json
 json "d['block_bytes'] == 1 << 20"
@@ -276,6 +287,14 @@ code 1 "${K[@]}" metad restore "$T/backup" "$T/restored"; says "empty"
 code 1 "${K[@]}" metad restore "$T/none" "$T/r2"; says "$T/none"
 code 0 local up "$C" --json
 UPS=("$C")
+[ "$(cat "$MNT/a")" = hello ] || fail "the file changed"
+
+code 0 "${K[@]}" sessions
+id=$(awk -v m="$MNT" '$3 == m { print $1 }' "$T/out")
+code 0 "${K[@]}" evict "$id" --yes --json
+json "d == {'session': $id, 'ended': True}"
+umount -l "$MNT"
+code 0 local up "$C"
 [ "$(cat "$MNT/a")" = hello ] || fail "the file changed"
 
 # ---- all with an example, and with --json (blockd give-up: t_lost_store) ----
