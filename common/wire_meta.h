@@ -280,7 +280,8 @@ WIRE_MESSAGE(meta_events_reply, META_EVENTS_REPLY_FIELDS);
  * same number.
  * LOCK takes a lock or drops it (UNLOCK, also of what is not held). @taken 0:
  * somebody's lock is in the way; of a flock the one that was to be converted is
- * gone nevertheless, as Linux has it. -ENOLCK: there are LOCK_COUNT_MAX.
+ * gone nevertheless, as Linux has it. -ENOLCK: there are LOCK_COUNT_MAX, or the
+ * session has LOCK_FILE_COUNT_MAX of this file, also of what would split one.
  * LOCK_WAIT (query, not from an ADMIN; @id: of this wait, the session's
  * choice): answered with 0 when the session has got the lock, durably; who
  * waits is served in order of arrival. -EINTR: LOCK_CANCEL of @id; -EDEADLK:

@@ -256,7 +256,8 @@ static int serve(struct rim *r)
 	return res < 0 ? res : 0;
 }
 
-/* Mounts, serves until unmounted, flushes. */
+/* Mounts, serves until unmounted, flushes. The session is the caller's to
+ * destroy. */
 static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	       const char *uring_why)
 {
@@ -269,7 +270,7 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	}
 	err = rim_signals_start(r);
 	if (err)
-		goto out_destroy;
+		return err;
 	if (fuse_session_mount(r->se, mountpoint)) {
 		err = -EIO; /* libfuse said why */
 		goto out_signals;
@@ -303,8 +304,6 @@ static int run(struct rim *r, const char *mountpoint, const char *fsname,
 	}
 out_signals:
 	rim_signals_stop();
-out_destroy:
-	fuse_session_destroy(r->se);
 	return err;
 }
 
@@ -394,6 +393,9 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		err = run(&r, mountpoint, o->source, uring_why);
 	stats_http_stop(metrics);
 	core_free(r.core);
+	/* Who still waited, for a lock or a daemon, was answered just now. */
+	if (r.se)
+		fuse_session_destroy(r.se);
 	rim_files_fini();
 	return err;
 }

@@ -227,7 +227,8 @@ static void ops_flush(fuse_req_t req, fuse_ino_t ino,
 	if (!g) {
 		rim_file_flushed(r, file_of(fi), ino, fi->lock_owner, NULL,
 				 NULL);
-		fuse_reply_err(req, ENOMEM);
+		fuse_reply_err(req, -core_flush_error(r->core,
+						      core_file_of(fi)));
 		return;
 	}
 	*g = (struct flushing){ req, core_file_of(fi) };

@@ -14,6 +14,7 @@ struct locking {
 	struct core_lock_wait w;
 	fuse_req_t req;
 	struct rim *rim;
+	struct rim_file *f; /* open until the reply */
 	pthread_mutex_t m; /* protects what follows; a leaf */
 	unsigned refs;
 	bool started; /* waits in the core: can be cancelled */
@@ -125,12 +126,29 @@ static void locking_put(struct locking *l)
 }
 
 static bool grace_begin(struct locking *l);
+static bool owner_note(struct rim *r, struct rim_file *f, uint64_t ino,
+		       enum lock_kind kind, uint64_t owner);
+
+/* It took a while: another thread's close may have ended the owner meanwhile,
+ * and this lock would be dropped by none. */
+static int lock_note(struct locking *l)
+{
+	const struct lock_range *r = &l->w.w.r;
+	if (r->type == LOCK_TYPE_UNLOCK || !core_locks_shared(l->rim->core) ||
+	    owner_note(l->rim, l->f, r->ino, r->kind, r->owner))
+		return 0;
+	core_lock_drop_owner(l->rim->core, r->ino, r->kind, r->owner, NULL,
+			     NULL);
+	return -ENOMEM;
+}
 
 static void lock_done(void *arg, int err)
 {
 	struct locking *l = arg;
 	if (err == -EAGAIN && grace_begin(l))
 		return;
+	if (!err)
+		err = lock_note(l);
 	/* Waits for an interrupt being handled; none comes after it. */
 	if (l->rim->uring)
 		lock_watch_del(l);
@@ -331,8 +349,8 @@ static bool grace_begin(struct locking *l)
 }
 
 /* @grace: refused, it waits for a moment. */
-static void take_later(fuse_req_t req, const struct lock_range *range,
-		       bool wait, bool grace)
+static void take_later(fuse_req_t req, struct rim_file *f,
+		       const struct lock_range *range, bool wait, bool grace)
 {
 	struct locking *l = calloc(1, sizeof(*l));
 	if (!l) {
@@ -341,6 +359,7 @@ static void take_later(fuse_req_t req, const struct lock_range *range,
 	}
 	pthread_mutex_init(&l->m, NULL);
 	l->refs = 2;
+	l->f = f;
 	l->wait = wait;
 	l->grace = grace;
 	l->timer.fn = grace_over;
@@ -371,19 +390,20 @@ static void take_later(fuse_req_t req, const struct lock_range *range,
 	locking_put(l);
 }
 
-static void take(fuse_req_t req, const struct lock_range *range, bool wait)
+static void take(fuse_req_t req, struct rim_file *f,
+		 const struct lock_range *range, bool wait)
 {
 	struct core *c = rim_of(req)->core;
 	if (range->type == LOCK_TYPE_UNLOCK)
 		wait = false;
 	if (wait || core_locks_shared(c)) {
-		take_later(req, range, wait, false);
+		take_later(req, f, range, wait, false);
 		return;
 	}
 	struct core_lock_wait w = { .w.r = *range };
 	int err = core_setlk(c, &w, false);
 	if (err == -EAGAIN && closing(range->ino))
-		take_later(req, range, false, true);
+		take_later(req, f, range, false, true);
 	else
 		fuse_reply_err(req, -err);
 }
@@ -420,7 +440,7 @@ static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	take(req, &r, sleep != 0);
+	take(req, file_of(fi), &r, sleep != 0);
 }
 
 struct getting {
@@ -489,7 +509,7 @@ static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		r.type = LOCK_TYPE_UNLOCK;
 		break;
 	}
-	take(req, &r, !(op & LOCK_NB));
+	take(req, file_of(fi), &r, !(op & LOCK_NB));
 }
 
 void ops_lock_fill(struct fuse_lowlevel_ops *ops)

@@ -10,7 +10,7 @@ void admin_evict(struct request *r)
 	struct admin_evict m;
 	int rv = admin_evict_parse(r->body, r->body_len, &m);
 
-	if (rv == 0)
+	if (rv == 0 && recover_session(r->md) != m.session)
 		rv = cmap_session_live(sm_map(r->md->sm), m.session) ?
 			     recover_evict(r->md, m.session, "asked for") :
 			     -ENOENT;

@@ -29,7 +29,10 @@ void metad_propose(struct metad *md, uint16_t op, uint64_t session,
 	metaraft_propose(md->raft, op, session, body, len, r);
 	if (r->map_changed)
 		md->map_pos = sm_pos(md->sm);
-	if (session == 0 || r->replayed)
+	/* What other sessions are told may rest on the end of one, or on the
+	 * lock of one that waited. */
+	if (r->replayed || (session == 0 && op != WIRE_OP_SM_SESSION_CLOSE &&
+			    op != WIRE_OP_SM_LOCK))
 		return;
 	if (md->last[0].session != session) {
 		md->last[1] = md->last[0];

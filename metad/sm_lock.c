@@ -311,6 +311,35 @@ static void convert_flock(struct sm *sm, uint64_t session,
 	sm->locks_freed++;
 }
 
+static uint64_t held_count(const struct sm *sm, uint64_t session, uint64_t ino)
+{
+	struct sm_key k = sm_key2(SM_K_LOCKER, session, ino);
+	struct wire_in val;
+
+	return sm_get(sm, &k, &val) ? sm_get_varint(&val) : 0;
+}
+
+/* Would this unlock leave two pieces of a lock? */
+static bool splits(const struct sm *sm, uint64_t session,
+		   const struct meta_lock *m)
+{
+	struct sm_lock k;
+
+	return next_touched(sm, session, m, NULL, &k) &&
+	       k.l.start < m->start && k.l.end > m->end;
+}
+
+/* May there be one more? A close, which drops all, always passes. */
+static bool has_room(const struct sm *sm, uint64_t session,
+		     const struct meta_lock *m)
+{
+	bool full = held_count(sm, session, m->ino) >= LOCK_FILE_COUNT_MAX;
+
+	if (m->type == LOCK_TYPE_UNLOCK)
+		return !full || !splits(sm, session, m);
+	return !full && sm->g.lock_count < LOCK_COUNT_MAX;
+}
+
 static int set_lock(struct sm_ctx *x, uint64_t session,
 		    const struct meta_lock *m)
 {
@@ -319,12 +348,10 @@ static int set_lock(struct sm_ctx *x, uint64_t session,
 	struct sm_lock k;
 	bool taken;
 
-	if (m->type != LOCK_TYPE_UNLOCK) {
-		if (!sm_inode_get(sm, m->ino, &in))
-			return -ENOENT;
-		if (sm->g.lock_count >= LOCK_COUNT_MAX)
-			return -ENOLCK;
-	}
+	if (m->type != LOCK_TYPE_UNLOCK && !sm_inode_get(sm, m->ino, &in))
+		return -ENOENT;
+	if (!has_room(sm, session, m))
+		return -ENOLCK;
 	if (cow_reserve(sm->tree,
 			LOCK_CHANGES(count_touched(sm, session, m))) != 0)
 		return -ENOMEM;
@@ -434,6 +461,9 @@ int sm_locks_drop(struct sm *sm, uint64_t session)
 		err = drop_run(sm, session, ino, LOCK_KIND_POSIX);
 		if (err == 0)
 			err = drop_run(sm, session, ino, LOCK_KIND_FLOCK);
+		/* Its count is not that of its locks. */
+		if (err == 0 && held_count(sm, session, ino) != 0)
+			err = -EIO;
 		sm->locks_freed++;
 	}
 	return err;

@@ -99,8 +99,8 @@ static void tried(struct meta_call *mc, int err, const uint8_t *body,
 		err = -EIO;
 	core_lock(mc->c);
 	if (!err && !got.taken)
-		err = s->cancelled ? -EINTR :
-		      s->wait ? wait_send(s) : -EAGAIN;
+		err = !s->wait ? -EAGAIN :
+		      s->cancelled ? -EINTR : wait_send(s);
 	else if (!err)
 		err = 1; /* it is ours */
 	if (err)
@@ -234,6 +234,7 @@ int lock_shared_drop(struct core *c, uint64_t ino, enum lock_kind kind,
 		return -ENOMEM;
 	}
 	mc->done = dropped;
+	mc->timed_out = meta_cb_timed_out; /* it is done all the same */
 	mc->u.cb = cb;
 	mc->u_arg = arg;
 	core_lock(c);

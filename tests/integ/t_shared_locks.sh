@@ -141,5 +141,22 @@ wait $w || fail "the waiter"
 wait $h 2>/dev/null || true
 umount -l "$B"
 mount_b
+
+# One is ended by a signal while somebody waits there: he is told, and nothing
+# else happens.
+python3 -c "$hold" "$MNT/g" "$T/go5" >"$T/holder5" &
+h=$!
+said $h "$T/holder5" has
+python3 -c "$hold" "$B/g" "$T/go5" >"$T/waiter5" 2>"$T/err" &
+w=$!
+within 10 waits || fail "he does not wait"
+p=$(cat "$T/b.pid")
+kill "$p"
+within 30 gone "$p" || fail "it did not end"
+wait $w && fail "the waiter has it"
+[ ! -s "$T/waiter5" ] || fail "the waiter was told that he has it"
+touch "$T/go5"
+wait $h || fail "the holder"
+! taken "$MNT/g" || fail "it is not free"
 rm "$MNT/f" "$MNT/g"
 fsck_clean

@@ -53,7 +53,7 @@ class Other:
     def serve(self, to, frm):
         signal.signal(signal.SIGALRM, lambda *_: None)
         f = open(self.path, "r+b", buffering=0)
-        names = dict(globals(), f=f)
+        names = dict(globals(), f=f, frm=frm)
         for line in os.fdopen(to):
             try:
                 exec(line, names)
@@ -236,6 +236,51 @@ def test_interrupted():
             p.end(signal.SIGKILL)
             lock(f, fcntl.F_UNLCK)
             lock(f, fcntl.F_WRLCK, wait=True)
+    os.unlink(a)
+
+
+def test_closed_by_another_thread():
+    """A lock that is granted after another thread has closed the file, which
+    ends what the process has, is dropped with the last close all the same."""
+    a, b = both("l")
+    put(a, b"")
+    with open(a, "r+b") as f:
+        for i in range(5):
+            lock(f, fcntl.F_WRLCK)
+            p = Other(b)
+            p.tell("import threading; t = threading.Thread(target=lock, "
+                   "args=(f, fcntl.F_WRLCK), kwargs={'wait': True}); "
+                   "t.start(); time.sleep(.1); "
+                   "os.close(os.open(%r, os.O_RDONLY)); "
+                   "os.write(frm, b'closed\\n'); t.join()" % b)
+            assert p.heard() == "closed"
+            lock(f, fcntl.F_UNLCK)
+            assert p.heard() == "ok"
+            refused(errno.EAGAIN, lock, f, fcntl.F_WRLCK)
+            p.end(signal.SIGKILL if i % 2 else 0)
+            soon(lambda: not os.path.exists("/proc/%d" % p.pid))
+            lock(f, fcntl.F_WRLCK)
+            lock(f, fcntl.F_UNLCK)
+    os.unlink(a)
+
+
+def test_signals():
+    """A signal never ends what does not wait."""
+    a, b = both("l")
+    put(a, b"")
+    with open(a, "r+b") as f:
+        lock(f, fcntl.F_WRLCK)
+        p = Other(b)
+        assert p.do(
+            "signal.siginterrupt(signal.SIGALRM, True); "
+            "signal.setitimer(signal.ITIMER_REAL, .0003, .0003); "
+            "c = ctypes.CDLL(None, use_errno=True); "
+            "fl = struct.pack(FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0); "
+            "got = {(c.fcntl(f.fileno(), fcntl.F_SETLK, fl), "
+            "ctypes.get_errno()) for _ in range(2000)}; "
+            "signal.setitimer(signal.ITIMER_REAL, 0); "
+            "assert got == {(-1, errno.EAGAIN)}, got") == "ok"
+        p.end()
     os.unlink(a)
 
 

@@ -326,6 +326,39 @@ static void locks_outlive_a_snapshot(void **state)
 	assert_int_equal(sm_lock_count(c->sm), 0);
 }
 
+/* What one close may have to give up is bounded; and it always may. */
+static void a_file_has_so_many_of_a_session(void **state)
+{
+	struct sm_client *c = *state, d;
+	uint64_t f = SM_INO(c, sm_client_file(c, ROOT, "f"));
+	uint64_t g = SM_INO(c, sm_client_file(c, ROOT, "g"));
+	uint64_t i;
+
+	sm_client_join(&d, c->sm);
+	assert_int_equal(lock(c, posix(f, LOCK_TYPE_WRITE, 0, 8, 1)), 1);
+	for (i = 1; i < LOCK_FILE_COUNT_MAX; i++)
+		assert_int_equal(lock(c, posix(f, LOCK_TYPE_WRITE, 10 * i,
+					       10 * i, 1)), 1);
+	assert_int_equal(lock(c, posix(f, LOCK_TYPE_WRITE, 10 * i, 10 * i, 1)),
+			 -ENOLCK);
+	assert_int_equal(grant(c, posix(f, LOCK_TYPE_READ, 3, 3, 1)), -ENOLCK);
+	assert_int_equal(lock(c, posix(f, LOCK_TYPE_UNLOCK, 3, 3, 1)),
+			 -ENOLCK);
+	assert_int_equal(sm_lock_count(c->sm), LOCK_FILE_COUNT_MAX);
+	/* Others, and of another file, may. */
+	assert_int_equal(lock(&d, posix(f, LOCK_TYPE_WRITE, 10 * i, 10 * i, 1)),
+			 1);
+	assert_int_equal(lock(c, posix(g, LOCK_TYPE_WRITE, 0, 0, 1)), 1);
+	/* What makes none more: an end, a whole one. */
+	assert_int_equal(lock(c, posix(f, LOCK_TYPE_UNLOCK, 6, 9, 1)), 1);
+	assert_int_equal(lock(c, posix(f, LOCK_TYPE_UNLOCK, 10, 10, 1)), 1);
+	assert_int_equal(lock(c, posix(f, LOCK_TYPE_UNLOCK, 3, 3, 1)), 1);
+	assert_int_equal(lock(c, posix(f, LOCK_TYPE_UNLOCK, 0, UINT64_MAX, 1)),
+			 1);
+	assert_int_equal(sm_lock_count(c->sm), 2);
+	sm_client_leave(&d);
+}
+
 static void nonsense_is_refused(void **state)
 {
 	struct sm_client *c = *state;
@@ -362,6 +395,7 @@ int main(void)
 		SM_TEST(a_lock_sent_twice_is_taken_once),
 		SM_TEST(numbers_of_another_machine_are_not_told),
 		SM_TEST(locks_outlive_a_snapshot),
+		SM_TEST(a_file_has_so_many_of_a_session),
 		SM_TEST(nonsense_is_refused),
 	};
 
