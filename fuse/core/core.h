@@ -276,7 +276,7 @@ bool core_setlk_cancel(struct core *c, struct core_lock_wait *w);
 /* Fills *r, as lock_get(). Returns 0, -errno, or -EINPROGRESS and @cb later; of
  * another mount's lock the pid is 0. */
 int core_getlk(struct core *c, struct lock_range *r, core_cb cb, void *arg);
-/* Whatever the owner has, and, but when locks are metad's, waits for. Returns 0,
+/* Whatever the owner has, and, unless locks are metad's, waits for. Returns 0,
  * or, when they are metad's and @cb is not NULL, -EINPROGRESS and @cb when they
  * are gone there. */
 int core_lock_drop_owner(struct core *c, uint64_t ino, enum lock_kind kind,
