@@ -49,9 +49,9 @@
 #define SESSION_COUNT_MAX 1024u
 /* Who waits for other sessions' leases, and what one answer tells a session. */
 #define WANT_COUNT_MAX 4096u
+#define EVENT_COUNT_MAX 1024u
 /* Locks of one file by one session at metad: what one close may give up. */
 #define LOCK_FILE_COUNT_MAX 1024u
-#define EVENT_COUNT_MAX 1024u
 /* Replies metad keeps per session for retries (and mutations in flight). */
 #define SESSION_WINDOW_MAX 4096u
 

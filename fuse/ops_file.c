@@ -223,7 +223,10 @@ static void ops_flush(fuse_req_t req, fuse_ino_t ino,
 		      struct fuse_file_info *fi)
 {
 	struct rim *r = rim_of(req);
-	struct flushing *g = malloc(sizeof(*g));
+	struct flushing *g = core_locks_shared(r->core) ? malloc(sizeof(*g)) :
+							  NULL;
+	/* Locks of our own table are gone at once; without memory nobody waits
+	 * for metad. */
 	if (!g) {
 		rim_file_flushed(r, file_of(fi), ino, fi->lock_owner, NULL,
 				 NULL);

@@ -311,9 +311,12 @@ int rim_file_flushed(struct rim *r, struct rim_file *f, uint64_t ino,
 	pthread_mutex_unlock(&owners_lock);
 	if (locks)
 		atomic_store(&closing_ms[ino % CLOSING_SLOTS], rim_now_ms());
-	return o ? core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX, owner,
-					cb, arg) :
-		   0;
+	/* Our own table is asked in any case: it may have got a lock between
+	 * the owner's note and another thread's close, and costs nothing. */
+	return o || !core_locks_shared(r->core) ?
+		       core_lock_drop_owner(r->core, ino, LOCK_KIND_POSIX,
+					    owner, cb, arg) :
+		       0;
 }
 
 static bool closing(uint64_t ino)

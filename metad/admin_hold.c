@@ -53,7 +53,7 @@ struct waits_json {
 	uint64_t count;
 };
 
-static bool add_wait(void *arg, const struct sm_lock *k)
+static void add_wait(void *arg, const struct sm_lock *k)
 {
 	struct waits_json *w = arg;
 
@@ -62,12 +62,11 @@ static bool add_wait(void *arg, const struct sm_lock *k)
 		w->left--;
 		(void)json_array_append_new(w->list, lock_json(k));
 	}
-	return true;
 }
 
 void admin_locks(struct request *r)
 {
-	struct waits_json w = { .list = NULL };
+	struct waits_json w = { .count = 0 };
 	struct sm_lock k[64];
 	json_t *list;
 	uint32_t max, n = 0;

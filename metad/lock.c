@@ -275,7 +275,7 @@ void lock_waits_conn_gone(struct metad *md, uint64_t conn_id)
 }
 
 void lock_waits_each(struct metad *md,
-		     bool (*fn)(void *arg, const struct sm_lock *k),
+		     void (*fn)(void *arg, const struct sm_lock *k),
 		     void *arg)
 {
 	const struct lock_waiter *v = md->lock_waits->first;
@@ -283,8 +283,7 @@ void lock_waits_each(struct metad *md,
 	for (; v; v = v->next) {
 		struct sm_lock k = { v->to.session, v->m };
 
-		if (!fn(arg, &k))
-			return;
+		fn(arg, &k);
 	}
 }
 

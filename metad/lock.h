@@ -24,9 +24,9 @@ void lock_waits_changed(struct metad *md, const struct request *q,
 			uint64_t freed);
 /* With each turn of the loop: sessions may have ended. */
 void lock_waits_look(struct metad *md);
-/* Calls @fn for each that waits, in order, while it returns true. */
+/* Calls @fn for each that waits, in order. */
 void lock_waits_each(struct metad *md,
-		     bool (*fn)(void *arg, const struct sm_lock *k),
+		     void (*fn)(void *arg, const struct sm_lock *k),
 		     void *arg);
 /* The connection is gone: nobody waits for its replies. */
 void lock_waits_conn_gone(struct metad *md, uint64_t conn_id);

@@ -442,9 +442,9 @@ static enum way make_way(struct recover *r)
 
 static void step(struct recover *r)
 {
-	/* Without memory metad stops, and nobody makes way. */
 	enum way way = WAY_FREE;
 
+	/* Without memory metad stops, and nobody makes way. */
 	while (way != WAY_WAITS && r->ready && !r->victim && !r->opened &&
 	       r->openers && !r->md->stopping) {
 		if (!serve_conn(r->md, r->openers->to.conn_id)) {

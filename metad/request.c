@@ -414,7 +414,7 @@ static void run_mutation(struct request *q)
 	request_reply_at(md, &q->to, pos, r.status, r.body, r.body_len);
 }
 
-/* Of an inode that is locked. */
+/* Who waited for what it gives up is served. */
 static void run_lock(struct request *q)
 {
 	uint64_t freed = sm_locks_freed(q->md->sm);
@@ -475,7 +475,6 @@ static const struct op_info {
 	{ WIRE_OP_META_LOCK_WAIT, CLIENT, true, lock_wait_run },
 	{ WIRE_OP_META_LOCK_CANCEL, CLIENT, true, lock_cancel_run },
 	{ WIRE_OP_META_LOCK_GET, CLIENT, true, run_query },
-	{ WIRE_OP_META_LOCK, CLIENT, true, run_lock },
 	{ WIRE_OP_META_SYNC, CLIENT | ADMIN, true, run_sync },
 	{ WIRE_OP_META_REGISTER, BLOCKD, false, monitor_register },
 	{ WIRE_OP_META_HEARTBEAT, BLOCKD, false, monitor_heartbeat },
@@ -495,6 +494,7 @@ static const struct op_info {
 	{ WIRE_OP_META_LOG_RAISE, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_LOG_DROP, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_LOG_LOSE, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_LOCK, CLIENT, true, run_lock },
 };
 
 static const struct op_info *op_find(uint16_t op)

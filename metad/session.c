@@ -200,8 +200,9 @@ void session_keepalive(struct request *r)
 		serve_reply(r->md, &r->to, -EBADMSG, NULL, 0);
 		return;
 	}
-	session_settle(r->md, r->to.session);
 	s = seen_find(r->md, WIRE_ROLE_CLIENT, 0, r->to.session);
+	if (s)
+		s->settled = true;
 	if (s && m.status.len <= SESSION_STATUS_MAX) {
 		/* Nothing is lost when there is no memory for it. */
 		p = realloc(s->status, m.status.len + 1u);

@@ -86,7 +86,7 @@ static int wait_send(struct shared_lock *s)
 	/* Were it given up, the lock might be granted to nobody. */
 	mc->patient = true;
 	meta_call_queue(mc, &o);
-	return 0;
+	return -EINPROGRESS;
 }
 
 static void tried(struct meta_call *mc, int err, const uint8_t *body,
@@ -101,12 +101,10 @@ static void tried(struct meta_call *mc, int err, const uint8_t *body,
 	if (!err && !got.taken)
 		err = !s->wait ? -EAGAIN :
 		      s->cancelled ? -EINTR : wait_send(s);
-	else if (!err)
-		err = 1; /* it is ours */
-	if (err)
-		finish(s, err < 0 ? err : 0);
-	else
+	if (err == -EINPROGRESS)
 		core_unlock(mc->c);
+	else
+		finish(s, err);
 }
 
 int lock_shared_set(struct core *c, struct core_lock_wait *w, bool wait)

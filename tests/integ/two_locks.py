@@ -12,10 +12,9 @@ import select
 import signal
 import sqlite3
 import struct
-import sys
 import time
 
-from two_mounts import both, get, put, refused, workers
+from two_mounts import both, get, main, put, refused, workers
 
 FLOCK = "hhqqi4x"
 OFD_GETLK, OFD_SETLK, OFD_SETLKW = 36, 37, 38
@@ -376,12 +375,4 @@ def test_sqlite():
     os.unlink(a)
 
 
-def main():
-    tests = {n[5:]: fn for n, fn in globals().items()
-             if n.startswith("test_")}
-    for name in sys.argv[3:] or tests:
-        print("# " + name, flush=True)
-        tests[name]()
-
-
-main()
+main(globals())

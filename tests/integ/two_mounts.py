@@ -343,13 +343,13 @@ def test_refused():
     os.unlink(a)
 
 
-def main():
-    tests = {n[5:]: fn for n, fn in globals().items()
-             if n.startswith("test_")}
+def main(names):
+    """Runs the tests that @names has, all or those asked for."""
+    tests = {n[5:]: fn for n, fn in names.items() if n.startswith("test_")}
     for name in sys.argv[3:] or tests:
         print("# " + name, flush=True)
         tests[name]()
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

@@ -106,77 +106,80 @@ static void print_more(json_t *doc, const char *count, const char *list)
 		       json_u64(doc, count) - n, list);
 }
 
-int cmd_locks(struct ctl *c, char **args)
+static void print_locks(json_t *doc)
 {
 	static const char *const columns[] = { "STATE", "KIND", "TYPE", "START",
 					       "END", "SESSION", "PID",
 					       "INODE", "PATH" };
+	struct table *t = table_new(columns, array_count(columns));
+
+	rows_add(t, json_object_get(doc, "locks"), "held");
+	rows_add(t, json_object_get(doc, "waiting"), "waits");
+	table_print_free(t);
+	print_more(doc, "lock_count", "locks");
+	print_more(doc, "waiting_count", "waiting");
+}
+
+static void print_leases(json_t *doc)
+{
+	static const char *const columns[] = { "SESSION", "INODE", "PATH" };
+	struct table *t = table_new(columns, array_count(columns));
+	json_t *o;
+	size_t i;
+
+	json_array_foreach(json_object_get(doc, "leases"), i, o) {
+		char session[24], ino[24];
+
+		number(o, "session", session, sizeof(session));
+		number(o, "inode", ino, sizeof(ino));
+		table_row(t, (const char *[]){ session, ino,
+					       json_text(o, "path", "-") });
+	}
+	table_print_free(t);
+	print_more(doc, "lease_count", "leases");
+}
+
+/* Shows what @op tells, of which @lists, ended by NULL, have inodes. */
+static int show(struct ctl *c, uint16_t op, const char *const *lists,
+		void (*print)(json_t *doc))
+{
 	struct links ls;
 	struct link *metad = metad_open(c, &ls);
-	struct table *t;
-	json_t *doc;
-	int rv;
+	json_t *doc, *all = json_array();
+	int rv = -EIO;
 
-	(void)args;
-	if (!metad)
-		return CTL_FAILED;
-	doc = holdings_get(c, metad, WIRE_OP_ADMIN_LOCKS);
-	rv = doc ? add_paths(metad, json_object_get(doc, "locks")) : -EIO;
-	if (rv == 0)
-		rv = add_paths(metad, json_object_get(doc, "waiting"));
-	links_close(&ls);
+	doc = metad ? holdings_get(c, metad, op) : NULL;
+	for (; doc && *lists; lists++)
+		(void)json_array_extend(all, json_object_get(doc, *lists));
+	if (doc)
+		rv = add_paths(metad, all);
+	if (metad)
+		links_close(&ls);
+	json_decref(all);
 	if (rv == 0 && c->o.json) {
 		out_json(doc);
 		return CTL_OK;
 	}
-	if (rv == 0) {
-		t = table_new(columns, array_count(columns));
-		rows_add(t, json_object_get(doc, "locks"), "held");
-		rows_add(t, json_object_get(doc, "waiting"), "waits");
-		table_print_free(t);
-		print_more(doc, "lock_count", "locks");
-		print_more(doc, "waiting_count", "waiting");
-	}
+	if (rv == 0)
+		print(doc);
 	json_decref(doc);
 	return rv == 0 ? CTL_OK : CTL_FAILED;
 }
 
-int cmd_leases(struct ctl *c, char **args)
+int cmd_locks(struct ctl *c, char **args)
 {
-	static const char *const columns[] = { "SESSION", "INODE", "PATH" };
-	struct links ls;
-	struct link *metad = metad_open(c, &ls);
-	struct table *t;
-	json_t *doc, *o;
-	size_t i;
-	int rv;
+	static const char *const lists[] = { "locks", "waiting", NULL };
 
 	(void)args;
-	if (!metad)
-		return CTL_FAILED;
-	doc = holdings_get(c, metad, WIRE_OP_ADMIN_LEASES);
-	rv = doc ? add_paths(metad, json_object_get(doc, "leases")) : -EIO;
-	links_close(&ls);
-	if (rv == 0 && c->o.json) {
-		out_json(doc);
-		return CTL_OK;
-	}
-	if (rv == 0) {
-		t = table_new(columns, array_count(columns));
-		json_array_foreach(json_object_get(doc, "leases"), i, o) {
-			char session[24], ino[24];
+	return show(c, WIRE_OP_ADMIN_LOCKS, lists, print_locks);
+}
 
-			number(o, "session", session, sizeof(session));
-			number(o, "inode", ino, sizeof(ino));
-			table_row(t, (const char *[]){
-					     session, ino,
-					     json_text(o, "path", "-") });
-		}
-		table_print_free(t);
-		print_more(doc, "lease_count", "leases");
-	}
-	json_decref(doc);
-	return rv == 0 ? CTL_OK : CTL_FAILED;
+int cmd_leases(struct ctl *c, char **args)
+{
+	static const char *const lists[] = { "leases", NULL };
+
+	(void)args;
+	return show(c, WIRE_OP_ADMIN_LEASES, lists, print_leases);
 }
 
 /* ---- evict ---- */
