@@ -109,6 +109,7 @@ enum wire_op {
 	WIRE_OP_META_LOG_DROP = 172,
 	WIRE_OP_META_LOG_LOSE = 173,
 	WIRE_OP_META_LOCK = 174,
+	WIRE_OP_META_LOG_HEIR = 175,
 
 	/* commands only metad itself proposes; refused from the network */
 	WIRE_OP_SM_SESSION_OPEN = 192,

@@ -256,7 +256,9 @@ WIRE_MESSAGE(meta_return, META_RETURN_FIELDS);
  * WANT (query, not from an ADMIN): answered when no other session holds the
  * write lease of @ino: its holder is asked to return it (EVENTS). @write: the
  * session is about to ask for that lease; for a moment those who come later
- * wait behind it. -EBUSY: too many wait. reply: attr */
+ * wait behind it. A file whose log a dead session has left is waited for until
+ * it is recovered; -EIO: its log is another live session's that could not.
+ * -EBUSY: too many wait. reply: attr */
 #define META_WANT_FIELDS(F) F(u64, ino) F(u8, write)
 WIRE_MESSAGE(meta_want, META_WANT_FIELDS);
 /* EVENTS (query; no fields): answered when metad has something for the session,
@@ -265,10 +267,13 @@ WIRE_MESSAGE(meta_want, META_WANT_FIELDS);
  *	RECALL  the write lease of @ino is to be returned, with what was written
  *		durable: a session that does not is fenced
  *	ORPHAN  @ino has lost its last name by another session: to be returned
- *		(META_RETURN_ORPHAN) when no handle is left */
+ *		(META_RETURN_ORPHAN) when no handle is left
+ *	LOGS	there are logs of dead sessions, and nobody recovers them (HEIR);
+ *		@ino says nothing */
 enum meta_event_kind {
 	META_EVENT_RECALL = 1,
 	META_EVENT_ORPHAN = 2,
+	META_EVENT_LOGS = 3,
 };
 #define META_EVENT_FIELDS(F) F(u8, kind) F(u64, ino)
 WIRE_MESSAGE(meta_event, META_EVENT_FIELDS);
@@ -403,7 +408,8 @@ WIRE_MESSAGE(meta_log_entry, META_LOG_ENTRY_FIELDS);
 WIRE_MESSAGE(meta_log_set, META_LOG_SET_FIELDS);
 /* RAISE (mutation; meta_ino): the caller owns the log from now on, in a new
  * epoch; its data's stays. -ENOENT: no entry; -EBUSY: its owner is another live
- * session. reply: meta_log_entry, when it is durable.
+ * session, or another one is the heir. reply: meta_log_entry, when it is
+ * durable.
  * DROP (mutation): all of it is in the blocks, durably. -ESTALE: another epoch
  * or owner; no entry is no error; a journal goes when its orphan is returned.
  * reply: rhdr, when it is durable
@@ -411,7 +417,13 @@ WIRE_MESSAGE(meta_log_set, META_LOG_SET_FIELDS);
  * to have, and the file must not be served as it was before, as long as the
  * entry is there: what others wrote since then is. -ENOENT: no entry; -ESTALE:
  * another epoch or owner; -EINVAL: a journal. reply: meta_log_entry, when it is
- * durable */
+ * durable
+ * HEIR (mutation): with @on the caller alone may recover what dead sessions
+ * left, logs and journals, until it says so without @on, or its session ends:
+ * those of one dead session belong together. -EBUSY: another one does. Who has
+ * the file system alone need not ask. reply: rhdr */
+#define META_LOG_HEIR_FIELDS(F) F(u8, on)
+WIRE_MESSAGE(meta_log_heir, META_LOG_HEIR_FIELDS);
 #define META_LOG_DROP_FIELDS(F) F(u64, ino) F(u64, epoch)
 WIRE_MESSAGE(meta_log_drop, META_LOG_DROP_FIELDS);
 /* LIST (query): entries after @ino, by ino; @session 0: of all; @count_max,

@@ -494,6 +494,7 @@ static const struct op_info {
 	{ WIRE_OP_META_LOG_RAISE, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_LOG_DROP, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_LOG_LOSE, CLIENT, true, run_mutation },
+	{ WIRE_OP_META_LOG_HEIR, CLIENT, true, run_mutation },
 	{ WIRE_OP_META_LOCK, CLIENT, true, run_lock },
 };
 

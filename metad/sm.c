@@ -85,6 +85,8 @@ static const struct sm_op ops[OP_COUNT] = {
 			      sm_check_log_drop, sm_run_log_drop },
 	AT(META_LOG_LOSE) = { OP_MUTATION, false, USUAL_CHANGES,
 			      sm_check_log_drop, sm_run_log_lose },
+	AT(META_LOG_HEIR) = { OP_MUTATION, false, USUAL_CHANGES,
+			      sm_check_log_heir, sm_run_log_heir },
 
 	AT(META_LOCK) = { OP_MUTATION, false, USUAL_CHANGES, sm_check_lock,
 			  sm_run_lock },

@@ -213,6 +213,17 @@ bool sm_log_find(const struct sm *sm, uint64_t ino, struct sm_log *l);
 /* The last epoch a log was given; entries. */
 uint64_t sm_log_epoch(const struct sm *sm);
 uint64_t sm_log_count(const struct sm *sm);
+/* The session that recovers what dead ones left; 0. */
+uint64_t sm_log_heir(const struct sm *sm);
+/* May @session use the content of @ino, as far as logs are concerned? */
+enum sm_log_way {
+	SM_LOG_FREE, /* or it is its owner's affair, as any lease */
+	SM_LOG_WAIT, /* until a log is recovered */
+	SM_LOG_LOST, /* one that could not be; a live session answers for it */
+};
+enum sm_log_way sm_log_way(const struct sm *sm, uint64_t ino, uint64_t session);
+/* Is there an entry of a session that does not live? Walks them. */
+bool sm_log_left(struct sm *sm);
 
 /* ---- snapshots ---- */
 /* Freezes the present state; any number may be out. NULL: out of memory. */

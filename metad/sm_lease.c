@@ -9,6 +9,9 @@ int sm_lease_grant(struct sm_ctx *x, struct sm_inode *in)
 
 	if (in->lease != 0 && in->lease != x->session)
 		return -EBUSY;
+	/* What it has goes into the blocks before. */
+	if (sm_log_others(x->sm, in->ino, x->session))
+		return -EBUSY;
 	/* Writing starts only when no cut of the past can hit it. */
 	x->cut_job = sm_cut_last(x->sm, in->ino);
 	x->cut_ino = x->cut_job != 0 ? in->ino : 0;

@@ -244,6 +244,8 @@ int sm_run_log_raise(struct sm_ctx *x, const void *body, size_t len)
 	if (l.session != x->session &&
 	    cmap_session_live(x->sm->map, l.session))
 		return -EBUSY;
+	if (x->sm->g.log_heir != 0 && x->sm->g.log_heir != x->session)
+		return -EBUSY;
 	l.epoch = ++x->sm->g.log_epoch;
 	l.session = x->session;
 	log_put(x->sm, &l);
@@ -300,6 +302,82 @@ int sm_run_log_lose(struct sm_ctx *x, const void *body, size_t len)
 	log_put(x->sm, &l);
 	put_entry(x, &l, &x->out);
 	return 0;
+}
+
+int sm_check_log_heir(const void *body, size_t len)
+{
+	struct meta_log_heir q;
+	int err = meta_log_heir_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	return q.on > 1 ? -EINVAL : 0;
+}
+
+int sm_run_log_heir(struct sm_ctx *x, const void *body, size_t len)
+{
+	uint64_t *heir = &x->sm->g.log_heir;
+	struct meta_log_heir q;
+	int err = meta_log_heir_parse(body, len, &q);
+
+	if (err != 0)
+		return err;
+	if (*heir != 0 && *heir != x->session)
+		return q.on ? -EBUSY : 0;
+	*heir = q.on ? x->session : 0;
+	return 0;
+}
+
+/* ---- what others may do ---- */
+
+uint64_t sm_log_heir(const struct sm *sm)
+{
+	return sm->g.log_heir;
+}
+
+enum sm_log_way sm_log_way(const struct sm *sm, uint64_t ino, uint64_t session)
+{
+	bool recovers;
+	struct sm_log l;
+
+	if (sm->g.log_count == 0 || !sm_log_find(sm, ino, &l))
+		return SM_LOG_FREE;
+	recovers = l.session == sm->g.log_heir;
+	if (l.session == session)
+		return recovers ? SM_LOG_WAIT : SM_LOG_FREE;
+	if (!cmap_session_live(sm->map, l.session))
+		return SM_LOG_WAIT;
+	if (sm_lease_holder(sm, ino) == l.session)
+		return SM_LOG_FREE; /* it returns both */
+	return recovers ? SM_LOG_WAIT : SM_LOG_LOST;
+}
+
+bool sm_log_others(const struct sm *sm, uint64_t ino, uint64_t session)
+{
+	struct sm_log l;
+
+	return sm->g.log_count > 0 && sm_log_find(sm, ino, &l) &&
+	       l.session != session;
+}
+
+bool sm_log_left(struct sm *sm)
+{
+	struct sm_key k = sm_key1(SM_K_LOG, 0);
+	struct cow_iter it;
+	bool more;
+
+	for (more = sm_seek_prefix(sm, &it, &k, 1); more;
+	     more = sm_next_prefix(&it, &k, 1)) {
+		struct wire_in key, val;
+		struct sm_log l;
+
+		wire_in_init(&key, it.key + 1, it.klen - 1);
+		wire_in_init(&val, it.val, it.vlen);
+		if (sm_log_decode(&l, sm_get_key_u64(&key), &val) &&
+		    !cmap_session_live(sm->map, l.session))
+			return true;
+	}
+	return false;
 }
 
 /* ---- queries ---- */

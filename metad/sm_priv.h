@@ -51,9 +51,12 @@ struct sm_key {
 	F(u64, log_epoch)    /* the last that was given to a log */           \
 	F(u64, log_count)                                                     \
 	/* not in a snapshot while there are none */                          \
-	F(u64, lock_count)
+	F(u64, lock_count)                                                    \
+	/* not in a snapshot while there is none */                           \
+	F(u64, log_heir)     /* the session that recovers logs */
 WIRE_MESSAGE(sm_globals, SM_GLOBALS_FIELDS);
-#define SM_GLOBALS_SIZE 80u
+#define SM_GLOBALS_SIZE 88u
+#define SM_GLOBALS_SIZE_NO_HEIR 80u
 #define SM_GLOBALS_SIZE_NO_LOCKS 72u
 #define SM_GLOBALS_SIZE_NO_LOGS 56u
 
@@ -320,13 +323,17 @@ int sm_check_lock_granted(const void *body, size_t len);
 bool sm_log_decode(struct sm_log *l, uint64_t ino, struct wire_in *val);
 /* There may be none. */
 void sm_log_forget(struct sm *sm, uint64_t ino);
+/* Has another session a log of it, dead or alive? */
+bool sm_log_others(const struct sm *sm, uint64_t ino, uint64_t session);
 int sm_run_log_set(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_log_raise(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_log_drop(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_log_lose(struct sm_ctx *x, const void *body, size_t len);
+int sm_run_log_heir(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_log_list(struct sm_ctx *x, const void *body, size_t len);
 int sm_check_log_set(const void *body, size_t len);
 int sm_check_log_drop(const void *body, size_t len);
+int sm_check_log_heir(const void *body, size_t len);
 int sm_check_log_list(const void *body, size_t len);
 
 /* The options of a log directory; false: it is none. */

@@ -124,6 +124,7 @@ static bool load_globals(struct sm_globals *g, struct wire_in *val)
 	uint8_t all[SM_GLOBALS_SIZE] = { 0 };
 
 	if (val->len != SM_GLOBALS_SIZE &&
+	    val->len != SM_GLOBALS_SIZE_NO_HEIR &&
 	    val->len != SM_GLOBALS_SIZE_NO_LOCKS &&
 	    val->len != SM_GLOBALS_SIZE_NO_LOGS)
 		return false;

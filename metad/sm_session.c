@@ -250,6 +250,8 @@ int sm_run_session_close(struct sm_ctx *x, const void *body, size_t len)
 		err = -ENOMEM;
 	if (err != 0)
 		return err;
+	if (sm->g.log_heir == q.session)
+		sm->g.log_heir = 0;
 	k = sm_key1(SM_K_SESSION, q.session);
 	replies = sm_key1(SM_K_REPLY, q.session);
 	sm_del_prefix(sm, &replies);

@@ -27,9 +27,10 @@ static int globals_put(struct sm *sm)
 	wire_out_init(&o, buf, sizeof(buf));
 	sm_globals_encode(&o, &sm->g);
 	assert(o.len == SM_GLOBALS_SIZE);
-	if (sm->g.lock_count == 0)
-		o.len = sm->g.log_epoch == 0 ? SM_GLOBALS_SIZE_NO_LOGS :
-					       SM_GLOBALS_SIZE_NO_LOCKS;
+	if (sm->g.log_heir == 0)
+		o.len = sm->g.lock_count > 0 ? SM_GLOBALS_SIZE_NO_HEIR :
+			sm->g.log_epoch > 0 ? SM_GLOBALS_SIZE_NO_LOCKS :
+					      SM_GLOBALS_SIZE_NO_LOGS;
 	sm_put(sm, &k, &o);
 	return 0;
 }

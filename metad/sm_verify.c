@@ -371,7 +371,8 @@ static bool check_sums(const struct verify *v)
 	       v->orphaned == v->orphan_owners &&
 	       v->has_xattr == v->xattr_groups &&
 	       v->links == v->target_groups && v->logs == g->log_count &&
-	       v->locks == g->lock_count && v->locked == g->lock_count;
+	       v->locks == g->lock_count && v->locked == g->lock_count &&
+	       (g->log_heir == 0 || session_known(v, g->log_heir));
 }
 
 bool sm_verify(struct sm *sm)

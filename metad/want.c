@@ -41,6 +41,8 @@ struct listener {
 	size_t count, cap;
 	bool scan;
 	uint64_t scanned;
+	bool tell_logs;
+	uint64_t logs_told_ms; /* that there are some to recover; 0: never */
 };
 
 struct wants {
@@ -49,6 +51,11 @@ struct wants {
 	size_t count; /* waiters */
 	struct listener *listeners;
 	uint64_t idle_looked_ms;
+	/* Logs that dead sessions left. */
+	bool logs_left, logs_known; /* @logs_left is true */
+	uint64_t heir; /* as last looked at */
+	uint64_t sessions_epoch; /* the map's, likewise */
+	uint64_t logs_told_ms;
 };
 
 /* ---- waiting for a lease ---- */
@@ -107,8 +114,11 @@ static void waiter_free(struct wants *ws, struct want *w, struct waiter **at)
 }
 
 /* Is the lease free for @v? */
-static bool may_have(const struct want *w, const struct waiter *v, uint64_t now)
+static bool may_have(const struct wants *ws, const struct want *w,
+		     const struct waiter *v, uint64_t now)
 {
+	if (sm_log_way(ws->md->sm, w->ino, v->to.session) == SM_LOG_WAIT)
+		return false;
 	if (w->holder != 0)
 		return w->holder == v->to.session;
 	return !v->write || w->reserved == 0 ||
@@ -124,7 +134,13 @@ static void want_answer(struct wants *ws, struct want *w, uint64_t now)
 	while (*at) {
 		struct waiter *v = *at;
 
-		if ((v->write && writer) || !may_have(w, v, now)) {
+		if (sm_log_way(ws->md->sm, w->ino, v->to.session) ==
+		    SM_LOG_LOST) {
+			serve_reply(ws->md, &v->to, -EIO, NULL, 0);
+			waiter_free(ws, w, at);
+			continue;
+		}
+		if ((v->write && writer) || !may_have(ws, w, v, now)) {
 			writer |= v->write;
 			at = &v->next;
 			continue;
@@ -207,6 +223,44 @@ static void tell_orphans(struct wants *ws, struct listener *l,
 		tell(o, count, META_EVENT_ORPHAN, l->queue[--l->count]);
 }
 
+/* One is told, and a while later another: who comes first is the heir. */
+static struct listener *logs_whom(struct wants *ws)
+{
+	struct listener *l, *best = NULL;
+
+	for (l = ws->listeners; l; l = l->next)
+		if (l->waiting &&
+		    (!best || l->logs_told_ms < best->logs_told_ms))
+			best = l;
+	return best;
+}
+
+/* Sessions end with a new map, and an heir may not have had all. */
+static void logs_look(struct wants *ws, uint64_t now)
+{
+	struct sm *sm = ws->md->sm;
+	struct listener *l;
+
+	if (ws->heir != sm_log_heir(sm) ||
+	    ws->sessions_epoch != sm_map(sm)->epoch) {
+		ws->heir = sm_log_heir(sm);
+		ws->sessions_epoch = sm_map(sm)->epoch;
+		ws->logs_known = false;
+	}
+	if (!ws->listeners || ws->heir ||
+	    recover_session(ws->md) ||
+	    (ws->logs_told_ms && now - ws->logs_told_ms < TELL_AGAIN_MS))
+		return;
+	if (!ws->logs_known)
+		ws->logs_left = sm_log_left(sm);
+	ws->logs_known = true;
+	l = ws->logs_left ? logs_whom(ws) : NULL;
+	if (!l)
+		return;
+	ws->logs_told_ms = l->logs_told_ms = now;
+	l->tell_logs = true;
+}
+
 static void listener_look(struct wants *ws, struct listener *l, uint64_t now)
 {
 	static uint8_t events[EVENT_COUNT_MAX * 9], body[sizeof(events) + 16];
@@ -219,6 +273,9 @@ static void listener_look(struct wants *ws, struct listener *l, uint64_t now)
 		return;
 	wire_out_init(&o, events, sizeof(events));
 	tell_recalls(ws, l, now, &o, &m.count);
+	if (l->tell_logs && m.count < EVENT_COUNT_MAX)
+		tell(&o, &m.count, META_EVENT_LOGS, ROOT_INO);
+	l->tell_logs = false;
 	recalls = m.count;
 	tell_orphans(ws, l, &o, &m.count);
 	assert(!o.overflow);
@@ -323,6 +380,7 @@ void wants_look(struct metad *md)
 		*p = w->next;
 		free(w);
 	}
+	logs_look(ws, now);
 	for (l = ws->listeners; l; l = l->next)
 		listener_look(ws, l, now);
 	idle_look(ws, now);

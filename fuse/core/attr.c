@@ -113,7 +113,8 @@ static void getattr_done(struct meta_call *mc, int err, const uint8_t *body,
 	mc->u.attr_cb(mc->u_arg, err, err ? NULL : &a);
 }
 
-void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
+void attr_get(struct core *c, uint64_t ino, bool recovery, core_attr_cb cb,
+	      void *arg)
 {
 	struct meta_attr a;
 	struct wire_out o;
@@ -130,7 +131,8 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 		return;
 	}
 	/* Its size is known only when nobody else has its lease. */
-	bool want = c->opt.shared && !(in && share_readable(c, in));
+	bool want = c->opt.shared && !recovery &&
+		    !(in && (share_readable(c, in) || share_recovers(c, in)));
 	struct meta_call *mc = meta_call_new(c, want ? WIRE_OP_META_WANT :
 					     WIRE_OP_META_GETATTR, 9, &o);
 	if (!mc) {
@@ -147,6 +149,11 @@ void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
 	mc->u_arg = arg;
 	meta_call_queue(mc, &o);
 	core_unlock(c);
+}
+
+void core_getattr(struct core *c, uint64_t ino, core_attr_cb cb, void *arg)
+{
+	attr_get(c, ino, false, cb, arg);
 }
 
 /* ---- setattr ---- */

@@ -230,6 +230,7 @@ int core_stop(struct core *c, uint64_t timeout_ms)
 	uint64_t deadline = timeout_ms ? core_now_ms() + timeout_ms : 0;
 	int err, err2;
 
+	log_heir_end(c);
 	if (!meta_session(c))
 		return 0;
 	/* What follows a log that has no room in the blocks does not wait for

@@ -64,6 +64,7 @@ struct core_inode {
 	bool leased; /* write lease asked for (and in the stream) */
 	/* With core_options.shared: see share.h. */
 	bool lease_pending, recalled, acquiring, share_flushing;
+	bool recovering; /* a dead mount's log is being put into it */
 	struct core_waiter *share_waiters; /* for it to be writable */
 	bool orphan; /* no name left: give back when nobody holds it */
 	bool handles_only; /* and whether the kernel knows it says nothing */
@@ -122,6 +123,8 @@ struct core_inode {
 	bool emptied;
 	struct log_file *log; /* of a log file that is written; NULL */
 	uint64_t log_retry_ms; /* no log before this */
+	uint32_t log_recalled_ms; /* it had none for so long, when another
+				   * mount wanted it last; 0: never */
 	int log_refused; /* and no writing, either: -errno; 0 */
 	uint64_t log_lost; /* epoch of one that could not be recovered; 0 */
 	struct pf_entry *pf; /* blocks read ahead (prefetch.c) */
@@ -153,6 +156,7 @@ struct core {
 	struct lock_table *locks; /* protected by locks_mutex, a leaf */
 	pthread_mutex_t locks_mutex;
 	uint64_t lock_waits; /* lock_shared.c: LOCK_WAITs ever sent */
+	pthread_t recoverer; /* log_heir.c; while an inode is @recovering */
 	struct core_inode **inode_hash; /* power of two, grows */
 	size_t inode_hash_size, inode_count;
 	bool stopping;

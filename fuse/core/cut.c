@@ -23,6 +23,7 @@ struct cut_op {
 	/* what is asked */
 	bool truncate;
 	bool undo; /* of a write that failed: it waits for no lease */
+	bool recovery; /* share_recovers() */
 	int mode; /* fallocate */
 	uint64_t off, end; /* fallocate's range; truncate: off is the size */
 	bool killpriv;
@@ -629,7 +630,7 @@ static void cut_getattr(struct core_deferred *d)
 {
 	struct cut_op *o = container_of(d, struct cut_op, def);
 
-	core_getattr(o->c, o->in->ino, cut_attr, o);
+	attr_get(o->c, o->in->ino, o->recovery, cut_attr, o);
 }
 
 /* Like any other cut it follows all log writes before it. */
@@ -729,7 +730,8 @@ static void cut_start(struct cut_op *o)
 		cut_done(o, -EIO);
 	} else if (o->undo && !share_readable(c, in)) {
 		cut_done(o, -ESTALE); /* the end of file is others' by now */
-	} else if (!o->undo && !share_writable(c, in)) {
+	} else if (!o->undo && !o->logged && !o->recovery &&
+		   !share_writable(c, in)) {
 		o->wait.fn = cut_waited;
 		share_wait(c, in, &o->wait);
 	} else if (in->cut_busy) {
@@ -766,6 +768,7 @@ static int cut_enter(struct core *c, uint64_t ino, const struct cut_op *want)
 	in = inode_get(c, ino);
 	if (in) {
 		o->in = in;
+		o->recovery = share_recovers(c, in);
 		inode_pin(in);
 		cut_start(o);
 	}

@@ -66,9 +66,9 @@ static int fence(struct recovery *r, uint32_t i)
 	return err;
 }
 
-static void nap(uint32_t ms)
+void recovery_nap(uint32_t ms)
 {
-	struct timespec t = { .tv_nsec = (long)ms * 1000000 };
+	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
 
 	(void)nanosleep(&t, NULL);
 }
@@ -417,11 +417,11 @@ int recovery_choose(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 		if (choice == LOG_CHOICE_LOST && (all_heard(r) ||
 		    core_now_ms() - began >= RECOVER_LOST_MS))
 			return -EIO;
-		if (core_is_fenced(r->c))
+		if (recovery_stops(r->c))
 			return -ESTALE;
 		if (core_now_ms() >= deadline_ms)
 			return -EAGAIN;
-		nap(RECOVER_POLL_MS);
+		recovery_nap(RECOVER_POLL_MS);
 	}
 }
 

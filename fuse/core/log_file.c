@@ -1,6 +1,7 @@
 /* The life of a log: it is appended to by all writes, tells who waits when a
  * majority of its peers has a record, and ends. */
 #include "fuse/core/log_priv.h"
+#include "fuse/core/share.h"
 
 #include "common/diag.h"
 
@@ -249,6 +250,7 @@ void log_end(struct log_file *lf)
 	if (lf->epoch)
 		mirrors_drop(lf);
 	lf->in = NULL;
+	share_log_ended(c, in);
 	inode_unpin(c, in);
 	/* Those above it on the stack still look at it. */
 	lf->def.fn = log_free_deferred;
@@ -306,8 +308,7 @@ int log_way(struct core *c, struct core_inode *in, uint32_t len)
 	struct log_file *lf = in->log;
 	int err;
 
-	/* A log's records are known only to the mount that writes it. */
-	if (!lf && (!(in->attr.flags & META_ATTR_LOG) || c->opt.shared))
+	if (!lf && (!(in->attr.flags & META_ATTR_LOG) || in->recovering))
 		return LOG_WAY_BLOCKS;
 	if (!lf && in->log_refused && core_now_ms() < in->log_retry_ms)
 		return in->log_refused;

@@ -351,8 +351,10 @@ static void file_made(void *arg, int err, const struct meta_attr *a)
 	if (!err) {
 		jf->ino = a->ino;
 		jf->in = inode_find(l->c, a->ino);
-		err = entry_set(l);
+		err = lease_want(l->c, jf->in); /* nobody else can */
 	}
+	if (!err)
+		err = entry_set(l);
 	if (err)
 		made(l, err);
 	core_unlock(l->c);

@@ -118,6 +118,7 @@ static void set_done(struct meta_call *mc, int err, const uint8_t *body,
 	struct meta_log_entry e;
 
 	core_lock(c);
+	lf->set_busy = false;
 	if (!err)
 		err = log_entry_take(body, len, mc->arg64, &e);
 	if (lf->state == LOG_OPENING && err) {
@@ -200,6 +201,7 @@ static int log_set_first(struct log_file *lf)
 	mc->arg = lf;
 	mc->arg64 = lf->in->ino;
 	log_get(lf);
+	lf->set_busy = true;
 	return 0;
 }
 

@@ -18,6 +18,7 @@
  *	log_tick.c     what time brings: destaging, replacement, the end
  *	log_recover.c  logs that a dead mount left behind; log_fence.c
  *	log_redo.c     what its journal has of them
+ *	log_heir.c     the same of one that dies beside others, while this serves
  */
 #ifndef FUSE_CORE_LOG_PRIV_H
 #define FUSE_CORE_LOG_PRIV_H
@@ -49,6 +50,10 @@
 #define LOG_HURRY_MS 1u
 /* Without peers: ordinary writes for so long, then they are asked for anew. */
 #define LOG_FALLBACK_MS 2000u
+/* Another mount wanted it: an ordinary file for so long, twice as long each
+ * time; once it was left alone for the longest, as if for the first time. */
+#define LOG_RECALLED_MS 50u
+#define LOG_RECALLED_MAX_MS 5000u
 /* A majority that is not there is waited for so long. */
 #define LOG_MINORITY_MS 500u
 /* The same of one that is connected and does not answer, or has no memory. */
@@ -229,6 +234,12 @@ struct log_client {
 	struct rpc_timer tick;
 	bool ticking;
 	bool recovering; /* nobody has a log yet */
+	enum {
+		HEIR_NONE,
+		HEIR_RUNS,
+		HEIR_OVER, /* to be joined */
+	} heir; /* log_heir.c */
+	pthread_t heir_thread;
 	bool stopping; /* all are to end, and then @stopped is called */
 	core_cb stopped;
 	void *stopped_arg;
@@ -325,6 +336,9 @@ void log_stop_maybe(struct core *c);
 /* Memory lacks: logs that nobody writes any more go at once, others give back
  * what they can. */
 void log_hurry(struct core *c);
+/* Another mount wants the file: its log ends, and no other begins for a while;
+ * share_log_ended() follows. */
+void log_recalled(struct core_inode *in);
 /* What opening it waited for may be there. */
 void log_open_again(struct log_file *lf);
 /* A region's mirror is not needed any more; posts may still send from it. */
@@ -458,5 +472,11 @@ void log_journal_free(struct log_client *l);
 /* Blocks; before the mount serves. Returns 0, also when some could not be
  * recovered (their files answer -EIO), or why metad could not be asked. */
 int log_recover_all(struct core *c, uint64_t deadline_ms);
+
+/* ---- log_heir.c ---- */
+/* Dead mounts left logs that nobody recovers. Lock held. */
+void log_heir_begin(struct core *c);
+/* Comes to its end, where it is not done yet for the next one. Blocks. */
+void log_heir_end(struct core *c);
 
 #endif

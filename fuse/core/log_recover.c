@@ -94,9 +94,8 @@ static void asked_done(struct meta_call *mc, int err, const uint8_t *body,
 	waiting_end(w, err);
 }
 
-/* @w: initialised; has the reply's body on 0. */
-static int ask(struct core *c, struct meta_call *mc, struct wire_out *o,
-	       struct waiting *w)
+int recovery_ask(struct core *c, struct meta_call *mc, struct wire_out *o,
+		 struct waiting *w)
 {
 	mc->done = asked_done;
 	mc->arg = w;
@@ -140,7 +139,7 @@ int recovery_raise(struct recovery *r, uint64_t ino)
 		return -ENOMEM;
 	wire_put_u64(&o, ino);
 	waiting_init(&w);
-	err = ask(r->c, mc, &o, &w);
+	err = recovery_ask(r->c, mc, &o, &w);
 	if (!err)
 		err = log_entry_take(w.body, w.len, ino, &e);
 	if (!err)
@@ -196,7 +195,7 @@ static int entry_end(struct recovery *r, uint16_t op)
 		return -ENOMEM;
 	meta_log_drop_encode(&o, &d);
 	waiting_init(&w);
-	err = ask(r->c, mc, &o, &w);
+	err = recovery_ask(r->c, mc, &o, &w);
 	waiting_fini(&w);
 	return err;
 }
@@ -226,7 +225,7 @@ static int settle(struct recovery *r, uint64_t deadline_ms, uint32_t *index)
 		err = recovery_read(r, *index);
 		if (!err && staged)
 			err = recovery_stage(r, *index);
-		if (!err || err == -ESTALE || core_is_fenced(r->c) ||
+		if (!err || err == -ESTALE || recovery_stops(r->c) ||
 		    core_now_ms() >= deadline_ms)
 			return err;
 		/* It may be gone, or have lied: the others are asked again. */
@@ -264,6 +263,8 @@ static int recover_read(struct recovery *r, uint64_t deadline_ms)
 {
 	int err = recovery_raise(r, r->e.ino), settled;
 
+	if (!err)
+		err = recovery_hold(r);
 	if (err)
 		return err;
 	r->ordered = r->e.flags & META_LOG_ORDERED;
@@ -365,7 +366,7 @@ static int recover_done(struct recovery *r, int err)
 {
 	struct core *c = r->c;
 
-	if (err && core_is_fenced(c))
+	if (err && recovery_stops(c))
 		err = -ESTALE; /* whatever it is, another mount does it */
 	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE)
 		err = mark_lost(r, err) ? -ENOMEM : -ENOENT;
@@ -377,6 +378,8 @@ static int recover_done(struct recovery *r, int err)
 	for (uint32_t i = 0; i < r->count; i++)
 		log_answer_fini(&r->answers[i]);
 	recovery_forget(r);
+	if (err != -ESTALE && err != -ENOMEM)
+		recovery_unhold(r);
 	free(r);
 	return err == -ESTALE || err == -ENOMEM ? err : 0;
 }
@@ -452,9 +455,9 @@ static int recover_listed(struct core *c, struct recovery *list, int err)
 			  "next=\"recovered without it\"", strerror(-failed));
 	for (r = list; r; r = next) {
 		next = r->next;
-		failed = err;
-		if (!failed)
-			failed = recover_end(r, r->err);
+		if (!err && recovery_stops(c))
+			err = -ESTALE;
+		failed = err ? -ESTALE : recover_end(r, r->err);
 		failed = recover_done(r, failed);
 		err = err ? err : failed;
 	}
@@ -476,7 +479,7 @@ static int list_page(struct core *c, uint64_t after, struct waiting *w,
 	if (!mc)
 		return -ENOMEM;
 	meta_log_list_encode(&o, &m);
-	err = ask(c, mc, &o, w);
+	err = recovery_ask(c, mc, &o, w);
 	return err ? err : meta_log_list_reply_parse(w->body, w->len, r);
 }
 
@@ -497,7 +500,7 @@ static int recover_page(struct core *c, const struct meta_log_list_reply *r,
 		if (in.bad || e.ino <= *last)
 			return -EBADMSG;
 		*last = e.ino;
-		if ((e.flags & META_LOG_LIVE) ||
+		if (((e.flags & META_LOG_LIVE) && !recovery_left(c, &e)) ||
 		    journals != (e.peers.len == 0))
 			continue;
 		err = journals ? log_redo_load(c, e.ino) :
@@ -525,32 +528,50 @@ static int recover_list(struct core *c, uint64_t deadline_ms,
 	return err;
 }
 
-int log_recover_all(struct core *c, uint64_t deadline_ms)
+int log_recover_left(struct core *c, uint64_t deadline_ms)
 {
 	struct recovery *listed = NULL, **tail = &listed;
+	struct log_client *l = c->log;
 	uint64_t began = core_now_ms();
+	uint64_t recovered = l->n.recovered, lost = l->n.lost;
+	uint64_t went_back = l->n.went_back, redone = l->n.redone;
 	int err, late;
 
-	core_lock(c);
-	c->log->recovering = true;
-	core_unlock(c);
+	l->redo_blind = false;
+	l->redo_alive = false;
 	err = recover_list(c, deadline_ms, NULL);
 	if (!err)
 		err = recover_list(c, deadline_ms, &tail);
 	late = recover_listed(c, listed, err);
 	err = err ? err : late;
 	log_redo_end(c, !err);
+	recovered = l->n.recovered - recovered;
+	lost = l->n.lost - lost;
+	went_back = l->n.went_back - went_back;
+	/* One line: there may be as many logs as there were files. */
+	if (recovered + lost + went_back > 0)
+		diag_info("log", "event=recovered logs=%llu went_back=%llu "
+			  "redone=%llu lost=%llu ms=%llu",
+			  (unsigned long long)recovered,
+			  (unsigned long long)went_back,
+			  (unsigned long long)(l->n.redone - redone),
+			  (unsigned long long)lost,
+			  (unsigned long long)(core_now_ms() - began));
+	return err;
+}
+
+int log_recover_all(struct core *c, uint64_t deadline_ms)
+{
+	int err;
+
+	if (c->opt.shared)
+		return 0; /* log_heir_begin() */
+	core_lock(c);
+	c->log->recovering = true;
+	core_unlock(c);
+	err = log_recover_left(c, deadline_ms);
 	core_lock(c);
 	c->log->recovering = false;
 	core_unlock(c);
-	/* One line: there may be as many logs as there were files. */
-	if (c->log->n.recovered + c->log->n.lost + c->log->n.went_back > 0)
-		diag_info("log", "event=recovered logs=%llu went_back=%llu "
-			  "redone=%llu lost=%llu ms=%llu",
-			  (unsigned long long)c->log->n.recovered,
-			  (unsigned long long)c->log->n.went_back,
-			  (unsigned long long)c->log->n.redone,
-			  (unsigned long long)c->log->n.lost,
-			  (unsigned long long)(core_now_ms() - began));
 	return err;
 }

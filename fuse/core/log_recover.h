@@ -22,6 +22,7 @@ struct recovery {
 	bool back; /* all peers have lost it */
 	const struct log_redo_section *section; /* what is applied instead */
 	int err; /* nothing is */
+	struct core_inode *in; /* see recovery_hold(); NULL: not held */
 	struct recovery *next;
 };
 
@@ -44,7 +45,11 @@ int waiting_for(struct waiting *w, uint32_t max);
 void waiting_cb(void *arg, int err);
 void waiting_attr_cb(void *arg, int err, const struct meta_attr *a);
 
-/* All block, on the thread that starts the mount. */
+/* All block, on the thread that starts the mount, or the heir's. */
+/* Sends @mc; @w, initialised, has the reply's body on 0. */
+int recovery_ask(struct core *c, struct meta_call *mc, struct wire_out *o,
+		 struct waiting *w);
+void recovery_nap(uint32_t ms);
 /* The log of @ino is ours from now on: fills @r. */
 int recovery_raise(struct recovery *r, uint64_t ino);
 /* A journal's entry for that file, which is ours. */
@@ -66,6 +71,21 @@ void recovery_forget(struct recovery *r);
 int recovery_stage(struct recovery *r, uint32_t from);
 /* Nothing of it is needed any more. */
 void recovery_free(struct recovery *r);
+
+/* ---- log_heir.c ---- */
+/* Is there no sense in going on? */
+bool recovery_stops(struct core *c);
+/* After recovery_raise(): beside other mounts the file is the recovery's alone,
+ * with its lease. -ENOENT: it is gone; -ESTALE: recovery_stops(). */
+int recovery_hold(struct recovery *r);
+/* It is everybody's again. Not called where the recovery comes again: then
+ * recovery_left(). */
+void recovery_unhold(struct recovery *r);
+/* Is this entry of ours one that was raised and not recovered? */
+bool recovery_left(struct core *c, const struct meta_log_entry *e);
+/* All that dead sessions left, while this mount serves. Returns why that could
+ * not be, for now. */
+int log_recover_left(struct core *c, uint64_t deadline_ms);
 
 /* ---- log_apply.c ---- */
 /* What that peer has, or r->section: it is durable in the blocks then. */

@@ -197,10 +197,13 @@ static int open_file(struct log_redo *d, uint64_t ino)
 	return err;
 }
 
-static void redo_free(struct log_redo *d)
+/* @over: it is not looked at again. */
+static void redo_free(struct log_redo *d, bool over)
 {
 	if (d->f)
 		core_release(d->r.c, d->f);
+	if (over)
+		recovery_unhold(&d->r);
 	free(d->sections);
 	free(d->records);
 	free(d->wrote);
@@ -218,15 +221,17 @@ int log_redo_load(struct core *c, uint64_t ino)
 	d->r.e.ino = ino;
 	err = recovery_raise(&d->r, ino);
 	if (!err)
+		err = recovery_hold(&d->r);
+	if (!err)
 		err = open_file(d, ino);
 	if (!err)
 		err = slots_read(d);
 	if (err == -ENOENT || err == -EBUSY) {
-		redo_free(d);
+		redo_free(d, true);
 		return 0; /* another mount has done it, or does */
 	}
 	if (err == -ENOMEM || err == -ESTALE) {
-		redo_free(d);
+		redo_free(d, false);
 		return err;
 	}
 	if (err) {
@@ -296,10 +301,14 @@ static int redo_make(struct core *c, struct log_redo **ret)
 	waiting_fini(&m.w);
 	if (!err) {
 		core_forget(c, m.ino, 1); /* its handle keeps it */
-		err = recovery_set_journal(&d->r, m.ino);
+		core_lock(c);
+		err = lease_want(c, d->f->in);
+		core_unlock(c);
 	}
+	if (!err)
+		err = recovery_set_journal(&d->r, m.ino);
 	if (err) {
-		redo_free(d);
+		redo_free(d, true);
 		return err;
 	}
 	core_lock(c);
@@ -509,6 +518,6 @@ void log_redo_end(struct core *c, bool done)
 				  (unsigned long long)d->r.e.ino,
 				  strerror(-err));
 		c->log->redo = d->next;
-		redo_free(d);
+		redo_free(d, done);
 	}
 }

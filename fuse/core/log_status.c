@@ -89,8 +89,10 @@ void log_status(struct core *c, FILE *out)
 	uint32_t count = 0;
 
 	core_lock(c);
-	fprintf(out, "\"logs\":{\"mirror_bytes\":%llu,\"degraded\":%u",
-		(unsigned long long)l->mirror_bytes, degraded_count(l));
+	fprintf(out, "\"logs\":{\"mirror_bytes\":%llu,\"degraded\":%u,"
+		"\"recovering\":%s",
+		(unsigned long long)l->mirror_bytes, degraded_count(l),
+		l->recovering || l->heir == HEIR_RUNS ? "true" : "false");
 	COUNTER(opened);
 	COUNTER(dropped);
 	COUNTER(fallbacks);

@@ -217,7 +217,8 @@ static bool log_is_over(const struct log_file *lf, uint64_t now_ms)
 {
 	const struct core_inode *in = lf->in;
 
-	if (lf->c->log->stopping || !(in->attr.flags & META_ATTR_LOG))
+	if (lf->c->log->stopping || in->recalled ||
+	    !(in->attr.flags & META_ATTR_LOG))
 		return true;
 	if (in->write_open_count > 0 || !lf->closed_ms)
 		return false;
@@ -259,6 +260,28 @@ static void tick_end(struct log_file *lf, uint64_t now_ms)
 		drop_maybe(lf);
 	else if (now_ms >= lf->destage_retry_ms)
 		log_destage(lf);
+}
+
+void log_recalled(struct core_inode *in)
+{
+	struct log_file *lf = in->log;
+	uint64_t now_ms = core_now_ms();
+
+	if (now_ms >= in->log_retry_ms) {
+		bool anew = now_ms - in->log_retry_ms > LOG_RECALLED_MAX_MS;
+
+		in->log_recalled_ms = anew || in->log_recalled_ms == 0 ?
+			LOG_RECALLED_MS : (uint32_t)
+			u64_min(2 * (uint64_t)in->log_recalled_ms,
+				LOG_RECALLED_MAX_MS);
+		in->log_retry_ms = now_ms + in->log_recalled_ms;
+	}
+	in->log_refused = 0;
+	/* What metad has been asked to enter is found there first. */
+	if (lf->state == LOG_OPENING && !lf->set_busy && lf->epoch == 0)
+		log_end(lf);
+	else if (lf->state == LOG_ACTIVE)
+		tick_end(lf, now_ms);
 }
 
 /* ---- replacing ---- */

@@ -200,6 +200,10 @@ int meta_take_attr(struct core *c, const uint8_t *body, uint32_t len,
 /* meta_call.timed_out for u.attr_cb and u.cb. */
 void meta_attr_timed_out(struct meta_call *mc);
 void meta_cb_timed_out(struct meta_call *mc);
+/* core_getattr(). @recovery: for what share_recovers() began; it does not wait
+ * for itself. No lock. */
+void attr_get(struct core *c, uint64_t ino, bool recovery, core_attr_cb cb,
+	      void *arg);
 
 /* namei.c; lock held. Attributes and listings follow a change whose answer
  * is @mc's. */

@@ -3,6 +3,7 @@
  * user as they are.
  */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/meta_priv.h"
 #include "fuse/core/read_priv.h"
 #include "fuse/core/share.h"
 
@@ -33,6 +34,7 @@ struct read_op {
 	_Atomic int err;
 	uint32_t stale; /* answers of -ESTALE so far */
 	bool proved; /* metad has answered us since we last waited */
+	bool recovery; /* share_recovers() */
 	struct core_waiter wait;
 	struct core_deferred def;
 	uint8_t *flat; /* assembled here; else NULL */
@@ -509,8 +511,9 @@ static int read_plan(struct read_op *op, bool *ask)
 		cut_wait(in, &op->wait);
 		return 1;
 	}
-	if (!in->attr_valid || (!op->proved && (!meta_may_serve(c) ||
-						!share_readable(c, in)))) {
+	if (!in->attr_valid ||
+	    (!op->proved && (!meta_may_serve(c) ||
+			     (!op->recovery && !share_readable(c, in))))) {
 		*ask = true;
 		return 1;
 	}
@@ -544,7 +547,7 @@ static void read_begin(struct read_op *op)
 	err = read_plan(op, &ask);
 	core_unlock(c);
 	if (ask) {
-		core_getattr(c, op->in->ino, read_getattr_done, op);
+		attr_get(c, op->in->ino, op->recovery, read_getattr_done, op);
 		return;
 	}
 	if (err > 0)
@@ -626,6 +629,7 @@ void core_read(struct core *c, struct core_file *f, uint64_t off, size_t len,
 		cb(arg, -ENOMEM, NULL, 0, 0);
 		return;
 	}
+	op->recovery = share_recovers(c, op->in);
 	/* What may only write is read by the kernel, for a part of a page. */
 	if (!(f->flags & O_NOATIME) && (f->flags & O_ACCMODE) != O_WRONLY)
 		(void)inode_touch_atime(c, op->in);

@@ -60,7 +60,8 @@ void ret_free(struct ret *r)
  * it again. */
 static bool may_return_lease(const struct core_inode *in)
 {
-	if (!in->leased || in->lease_pending || in->alloc_busy > 0)
+	if (!in->leased || in->lease_pending || in->alloc_busy > 0 ||
+	    in->log || in->recovering)
 		return false;
 	return in->recalled ||
 	       (in->write_open_count == 0 && in->pin_count == 0);

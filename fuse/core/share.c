@@ -2,6 +2,7 @@
 #include "fuse/core/share.h"
 
 #include "common/diag.h"
+#include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
 /* Too many wait at metad, or it has no memory for one more. */
@@ -118,6 +119,8 @@ static void acquire_wanted(struct meta_call *mc, int err, const uint8_t *body,
 	core_lock(c);
 	if (err == -EBUSY || err == -EAGAIN) {
 		acquire_later(c, in);
+	} else if (!err && in->leased) {
+		acquire_end(c, in, 0); /* it was recovered here meanwhile */
 	} else if (err) {
 		acquire_end(c, in, err);
 	} else if (!(lease = meta_call_new(c, WIRE_OP_META_LEASE, 8, &o))) {
@@ -199,8 +202,19 @@ void share_wait(struct core *c, struct core_inode *in, struct core_waiter *w)
 	w->next = NULL;
 	*p = w;
 	/* One that is recalled has to be returned first. */
-	if (!in->acquiring && !in->leased)
+	if (!in->acquiring && !in->leased && !in->recovering)
 		acquire(c, in);
+}
+
+void share_recovered(struct core_inode *in)
+{
+	struct core_waiter *w = in->share_waiters;
+
+	in->recovering = false;
+	if (in->acquiring || !w)
+		return;
+	in->share_waiters = NULL;
+	core_waiters_run(w, 0);
 }
 
 /* ---- giving it back ---- */
@@ -244,6 +258,10 @@ static void give_back(struct core *c, struct core_inode *in)
 {
 	struct giving *g;
 
+	if (in->log) {
+		log_recalled(in); /* share_log_ended() follows */
+		return;
+	}
 	if (!in->wb || wb_inode_clean(in)) {
 		ret_queue(c, in, 0);
 		return;
@@ -257,6 +275,12 @@ static void give_back(struct core *c, struct core_inode *in)
 	g->c = c;
 	g->in = in;
 	core_defer(c, &g->d);
+}
+
+void share_log_ended(struct core *c, struct core_inode *in)
+{
+	if (in->leased && in->recalled && !in->lease_pending && !c->fenced)
+		give_back(c, in);
 }
 
 static void lone_done(struct meta_call *mc, int err, const uint8_t *body,
@@ -289,6 +313,8 @@ static void recall(struct core *c, uint64_t ino)
 	struct core_inode *in = inode_find(c, ino);
 
 	c->share->recalls++;
+	if (in && in->recovering)
+		return; /* told again */
 	if (in && in->leased) {
 		in->recalled = true;
 		if (!in->lease_pending)
@@ -355,6 +381,8 @@ static int events_take(struct core *c, const uint8_t *body, uint32_t len)
 			recall(c, e.ino);
 		else if (e.kind == META_EVENT_ORPHAN)
 			orphan(c, e.ino);
+		else if (e.kind == META_EVENT_LOGS)
+			log_heir_begin(c);
 		core_unlock(c);
 	}
 	return wire_in_end(&in);

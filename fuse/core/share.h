@@ -13,7 +13,10 @@
  *	asked for	leased && lease_pending: nothing may be done under it
  *	held		leased && !lease_pending
  *	recalled	held && recalled: nothing new begins under it; it goes
- *			back when all is durable
+ *			back when all is durable, and its log is gone
+ * While a dead mount's log is put into the file (log_heir.c) the lease is held
+ * and only who does that uses it (share_recovers()): all others wait, also for
+ * attributes (metad lets them), as if another mount had it.
  * The lock is the core's throughout.
  */
 #ifndef FUSE_CORE_SHARE_H
@@ -26,7 +29,16 @@
 static inline bool share_readable(const struct core *c,
 				  const struct core_inode *in)
 {
-	return !c->opt.shared || (in->leased && !in->lease_pending);
+	return !c->opt.shared ||
+	       (in->leased && !in->lease_pending && !in->recovering);
+}
+
+/* Is the caller the thread that recovers @in? What it begins is told so, for
+ * it goes on elsewhere. */
+static inline bool share_recovers(const struct core *c,
+				  const struct core_inode *in)
+{
+	return in->recovering && pthread_equal(c->recoverer, pthread_self());
 }
 
 /* May it be changed here? */
@@ -41,6 +53,10 @@ static inline bool share_writable(const struct core *c,
 void share_wait(struct core *c, struct core_inode *in, struct core_waiter *w);
 /* It was given back, in this section of the lock (ret.c). */
 void share_returned(struct core *c, struct core_inode *in);
+/* It has no log any more that was to end before it can be. */
+void share_log_ended(struct core *c, struct core_inode *in);
+/* It is recovered. */
+void share_recovered(struct core_inode *in);
 /* The mount is fenced: whoever waits hears of it. */
 void share_fence(struct core *c);
 

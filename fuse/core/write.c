@@ -22,6 +22,7 @@ struct write_req {
 	uint32_t len;
 	uint32_t flags;
 	bool refusable; /* goes through, and goes when it is refused */
+	bool recovery; /* share_recovers() */
 	struct wbuf_data *data; /* or */
 	const void *small; /* up to WBUF_SMALL_MAX bytes */
 	void *asker; /* CORE_WRITE_ASK */
@@ -456,7 +457,7 @@ static void write_op_prove(struct core_deferred *d)
 {
 	struct write_op *o = container_of(d, struct write_op, done);
 
-	core_getattr(o->r.c, o->r.in->ino, write_op_proved, o);
+	attr_get(o->r.c, o->r.in->ino, o->r.recovery, write_op_proved, o);
 }
 
 /* Lock held. Does it have to wait for the right to change the file? Then it
@@ -469,7 +470,7 @@ static bool write_op_waits(struct write_op *o)
 	if (cut_holds_writes(in)) {
 		o->proved = false;
 		cut_wait(in, &o->wait);
-	} else if (!share_writable(c, in)) {
+	} else if (!o->r.recovery && !share_writable(c, in)) {
 		share_wait(c, in, &o->wait);
 	} else if (!o->proved && !meta_may_serve(c) && !log_covers(in)) {
 		o->done.fn = write_op_prove;
@@ -590,12 +591,14 @@ static int write_start(struct write_req *r)
 
 	if (err)
 		return err;
+	r->recovery = share_recovers(c, in);
 	if (!c->opt.kernel_writeback)
 		in->units_kept = false; /* see core_flush_error() */
 	/* Writers wait in order, also one that would fit. */
 	if (!(r->flags & CORE_WRITE_UNBOUND) && (c->wb_waiters || wb_full(c)))
 		return write_op_start(r, true);
-	if (cut_holds_writes(in) || !share_writable(c, in) ||
+	if (cut_holds_writes(in) ||
+	    (!r->recovery && !share_writable(c, in)) ||
 	    (!meta_may_serve(c) && !log_covers(in)))
 		return write_op_start(r, false);
 	err = write_bounds(r);

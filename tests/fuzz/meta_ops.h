@@ -59,6 +59,7 @@ static const struct {
 	{ WIRE_OP_META_LOCK, "meta_lock" },
 	{ WIRE_OP_META_LOCK_GET, "meta_lock" },
 	{ WIRE_OP_SM_LOCK, "sm_lock_grant" },
+	{ WIRE_OP_META_LOG_HEIR, "meta_log_heir" },
 };
 
 static bool meta_op_internal(uint16_t op)

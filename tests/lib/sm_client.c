@@ -502,6 +502,15 @@ int sm_client_log_drop(struct sm_client *c, uint64_t ino, uint64_t epoch)
 	return finish(c, &o);
 }
 
+int sm_client_log_heir(struct sm_client *c, bool on)
+{
+	struct meta_log_heir q = { on };
+	struct wire_out o = begin(c, WIRE_OP_META_LOG_HEIR);
+
+	meta_log_heir_encode(&o, &q);
+	return finish(c, &o);
+}
+
 int sm_client_log_lose(struct sm_client *c, uint64_t ino, uint64_t epoch)
 {
 	struct meta_log_drop q = { ino, epoch };

@@ -97,6 +97,7 @@ int sm_client_log_set(struct sm_client *c, uint64_t ino, uint64_t epoch,
 		      size_t count);
 int sm_client_log_raise(struct sm_client *c, uint64_t ino);
 int sm_client_log_drop(struct sm_client *c, uint64_t ino, uint64_t epoch);
+int sm_client_log_heir(struct sm_client *c, bool on);
 int sm_client_log_lose(struct sm_client *c, uint64_t ino, uint64_t epoch);
 /* Up to @max entries after @ino; returns how many, or -errno. */
 int sm_client_log_list(struct sm_client *c, uint64_t ino, uint64_t session,

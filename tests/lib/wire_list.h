@@ -87,6 +87,7 @@
 	M(meta_log_entry, META_LOG_ENTRY_FIELDS) \
 	M(meta_log_set, META_LOG_SET_FIELDS) \
 	M(meta_log_drop, META_LOG_DROP_FIELDS) \
+	M(meta_log_heir, META_LOG_HEIR_FIELDS) \
 	M(meta_log_list, META_LOG_LIST_FIELDS) \
 	M(meta_log_list_reply, META_LOG_LIST_REPLY_FIELDS) \
 	M(meta_log_peers, META_LOG_PEERS_FIELDS) \

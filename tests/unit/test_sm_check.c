@@ -31,7 +31,7 @@ static void unknown_opcodes_are_neither_command_nor_query(void **state)
 			assert_int_equal(sm_validate((uint16_t)op, "", 0),
 					 -EINVAL);
 	}
-	assert_int_equal(commands, 15 + 10);
+	assert_int_equal(commands, 16 + 10);
 	assert_int_equal(queries, 11);
 }
 
