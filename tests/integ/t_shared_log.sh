@@ -99,6 +99,35 @@ P
 python3 "$T/look.py" "$MNT/w" "$B/w" || fail "not seen"
 within 5 says "$MNT" "l['opened'] >= 30" || fail "there were no logs"
 
+# It is wanted while it is truncated, punched, written and closed, at any moment.
+cat >"$T/race.py" <<'P'
+import os, subprocess, sys, time
+here, there = sys.argv[1:3]
+longest = 0
+for i in range(150):
+    path = f"{here}/race{i}"
+    fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    os.write(fd, b"x" * 5000)
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(i % 15 * 0.0004)
+        seen = os.stat(f"{there}/race{i}").st_size
+        os._exit(seen not in (5000, 100, 8000))
+    began = time.monotonic()
+    os.ftruncate(fd, 100)
+    os.pwrite(fd, b"y", 7999)
+    os.ftruncate(fd, 100)
+    os.pwrite(fd, b"z", 7999)
+    os.close(fd)
+    assert os.waitpid(pid, 0)[1] == 0
+    longest = max(longest, time.monotonic() - began)
+    with open(f"{there}/race{i}", "rb") as f:
+        assert f.read() == b"x" * 100 + bytes(7899) + b"z"
+print(f"# longest {longest * 1e3:.0f} ms")
+assert longest < 5
+P
+python3 "$T/race.py" "$MNT/w" "$B/w" || fail "race"
+
 # Of a file that is left alone again there is a log again, and it is one from
 # another side, too.
 cat >"$T/turns.py" <<'P'

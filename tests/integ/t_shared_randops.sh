@@ -1,6 +1,7 @@
 #!/bin/bash
 # ext4, and one hailfs tree on several mounts, run the same random operations, each
-# on any of the mounts, and agree in all that a program can see.
+# on any of the mounts, and agree in all that a program can see; also where the files
+# have logs until another mount wants them.
 . "$(dirname "$0")/lib.sh"
 need_root
 test_cleanup() { umount -l "$T"/m? 2>/dev/null; }
@@ -11,14 +12,25 @@ for i in 1 2 3; do
 	"$BIN/hailfs" -o "shared,log=$T/m$i.log,pidfile=$T/m$i.pid" \
 		"$C/cluster.conf" "$T/m$i"
 done
-for n in 1 3; do # so many others
+for n in 1 3 1log; do # so many others
 	mkdir "$T/local" "$MNT/r"
+	[ "${n#?}" = log ] && { "$CTL" log enable "$MNT/r" >/dev/null ||
+		fail "enable"; }
+	n=${n%log}
 	others=
 	for i in $(seq $n); do others+=:$T/m$i/r; done
 	OTHERS=$others "$TST/integ/randops" "$T/local" "$MNT/r" \
 		"${OPS:-3000}" || fail "with $n other mounts"
 	rm -rf "$T/local" "$MNT/r"
 done
+opened() {
+	"$CTL" -c "$C/cluster.conf" sessions --json | python3 -c '
+import json, sys
+n = sum(s["status"]["logs"]["opened"] for s in json.load(sys.stdin))
+print(f"# {n} logs")
+sys.exit(n < 20)'
+}
+within 5 opened || fail "logs were not used"
 for i in 1 2 3; do
 	p=$(cat "$T/m$i.pid")
 	umount "$T/m$i"

@@ -62,6 +62,7 @@ struct fake_verbs_count {
 	uint32_t async_events; /* not acknowledged */
 	uint64_t posts, wrs, inlines, reads, signalled; /* so far */
 	uint32_t sq_depth_max, cq_depth_max; /* most at a time */
+	uint32_t polls; /* of completion queues */
 	uint32_t faults; /* misuse: counted and printed */
 };
 struct fake_verbs_count fake_verbs_count(void);

@@ -238,7 +238,8 @@ static void idle_act(struct world *w, struct client *c)
 	c->call.done = false;
 	if (c->call.err == -ESTALE)
 		client_fenced(w, c);
-	else if (c->call.err == 0 && c->call.entry.there)
+	else if (c->call.entry.there &&
+		 !registry_live(w, c->call.entry.session))
 		recover_begin(w, c);
 	else if (c->call.err == 0)
 		c->mode = CLIENT_READY;

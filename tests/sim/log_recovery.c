@@ -81,7 +81,7 @@ static void raise_act(struct world *w, struct client *c)
 	c->call.kind = REG_NONE;
 	c->call.done = false;
 	if (c->call.err == -ENOENT) {
-		c->mode = CLIENT_READY;
+		c->mode = CLIENT_IDLE;
 	} else if (c->call.err) {
 		client_fenced(w, c);
 	} else {
@@ -332,7 +332,7 @@ static void drop_act(struct world *w, struct client *c)
 	client_free_all(c, c->r.entry.data_epoch);
 	client_forget(c);
 	recover_end(c);
-	c->mode = CLIENT_READY;
+	c->mode = CLIENT_IDLE; /* its lease is free now */
 }
 
 void recover_reply(struct world *w, struct client *c, uint32_t id,
