@@ -268,8 +268,8 @@ WIRE_MESSAGE(meta_want, META_WANT_FIELDS);
  *		durable: a session that does not is fenced
  *	ORPHAN  @ino has lost its last name by another session: to be returned
  *		(META_RETURN_ORPHAN) when no handle is left
- *	LOGS	there are logs of dead sessions, and nobody recovers them (HEIR);
- *		@ino says nothing */
+ *	LOGS	dead sessions left logs that nobody recovers (HEIR); @ino says
+ *		nothing */
 enum meta_event_kind {
 	META_EVENT_RECALL = 1,
 	META_EVENT_ORPHAN = 2,

@@ -18,7 +18,7 @@
  *	log_tick.c     what time brings: destaging, replacement, the end
  *	log_recover.c  logs that a dead mount left behind; log_fence.c
  *	log_redo.c     what its journal has of them
- *	log_heir.c     the same of one that dies beside others, while this serves
+ *	log_heir.c     the same of one that dies beside others
  */
 #ifndef FUSE_CORE_LOG_PRIV_H
 #define FUSE_CORE_LOG_PRIV_H
