@@ -213,5 +213,7 @@ void log_heir_end(struct core *c)
 	core_unlock(c);
 	if (any)
 		(void)pthread_join(l->heir_thread, NULL);
+	core_lock(c);
 	l->heir = HEIR_NONE;
+	core_unlock(c);
 }

@@ -207,6 +207,14 @@ int recovery_drop(struct recovery *r)
 	return err ? err : core_call_wait(r->c, start_sync, 0);
 }
 
+/* The status may be asked for meanwhile. */
+static void count(struct core *c, uint64_t *n)
+{
+	core_lock(c);
+	(*n)++;
+	core_unlock(c);
+}
+
 /* ---- one log ---- */
 
 /* One that could not be read is not asked again for so long: a majority of the
@@ -287,7 +295,7 @@ static int go_back(struct recovery *r)
 {
 	struct core *c = r->c;
 
-	c->log->n.went_back++;
+	count(c, &c->log->n.went_back);
 	diag_err("log", "event=went_back ino=%llu epoch=%llu what=\"all peers "
 		 "of the log have lost it: the file is as it was destaged "
 		 "last\"", (unsigned long long)r->e.ino,
@@ -295,7 +303,7 @@ static int go_back(struct recovery *r)
 	r->section = log_redo_find(c, r->e.ino, r->e.data_epoch);
 	if (!r->section)
 		return c->log->redo_blind ? -EIO : -ENODATA;
-	c->log->n.redone++;
+	count(c, &c->log->n.redone);
 	return 0;
 }
 
@@ -343,7 +351,7 @@ static int mark_lost(const struct recovery *r, int err)
 	char peers[256];
 
 	peers_text(r, peers, sizeof(peers));
-	c->log->n.lost++;
+	count(c, &c->log->n.lost);
 	log_redo_keep(c, ino);
 	diag_err("log", "event=not_recovered ino=%llu logds=\"%s\" "
 		 "error=\"%s\" next=\"hailctl log salvage\"",
@@ -371,7 +379,7 @@ static int recover_done(struct recovery *r, int err)
 	if (err && err != -ENOENT && err != -EBUSY && err != -ESTALE)
 		err = mark_lost(r, err) ? -ENOMEM : -ENOENT;
 	if (!err) {
-		c->log->n.recovered++;
+		count(c, &c->log->n.recovered);
 		diag_debug("log", "event=recovered ino=%llu",
 			   (unsigned long long)r->e.ino);
 	}
