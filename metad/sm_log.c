@@ -342,14 +342,13 @@ enum sm_log_way sm_log_way(const struct sm *sm, uint64_t ino, uint64_t session)
 
 	if (sm->g.log_count == 0 || !sm_log_find(sm, ino, &l))
 		return SM_LOG_FREE;
-	recovers = l.session == sm->g.log_heir;
-	if (l.session == session)
-		return recovers ? SM_LOG_WAIT : SM_LOG_FREE;
-	if (!cmap_session_live(sm->map, l.session))
+	/* The heir has logs of its own, too: those were not raised. */
+	recovers = l.session == sm->g.log_heir && l.epoch != l.data_epoch;
+	if (recovers || !cmap_session_live(sm->map, l.session))
 		return SM_LOG_WAIT;
-	if (sm_lease_holder(sm, ino) == l.session)
+	if (l.session == session || sm_lease_holder(sm, ino) == l.session)
 		return SM_LOG_FREE; /* it returns both */
-	return recovers ? SM_LOG_WAIT : SM_LOG_LOST;
+	return SM_LOG_LOST;
 }
 
 bool sm_log_others(const struct sm *sm, uint64_t ino, uint64_t session)

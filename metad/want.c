@@ -27,6 +27,7 @@ struct want {
 	uint64_t told_ms; /* and last; 0: not yet */
 	uint64_t reserved; /* session that may take the lease now; 0 */
 	uint64_t reserved_ms; /* until then */
+	bool log_waits; /* its log is recovered first: nothing is recalled */
 };
 
 /* A session that is to be told things. */
@@ -114,11 +115,8 @@ static void waiter_free(struct wants *ws, struct want *w, struct waiter **at)
 }
 
 /* Is the lease free for @v? */
-static bool may_have(const struct wants *ws, const struct want *w,
-		     const struct waiter *v, uint64_t now)
+static bool may_have(const struct want *w, const struct waiter *v, uint64_t now)
 {
-	if (sm_log_way(ws->md->sm, w->ino, v->to.session) == SM_LOG_WAIT)
-		return false;
 	if (w->holder != 0)
 		return w->holder == v->to.session;
 	return !v->write || w->reserved == 0 ||
@@ -131,16 +129,20 @@ static void want_answer(struct wants *ws, struct want *w, uint64_t now)
 	struct waiter **at = &w->first;
 	bool writer = false; /* one waits: those behind it, too */
 
+	w->log_waits = false;
 	while (*at) {
 		struct waiter *v = *at;
+		enum sm_log_way way = sm_log_way(ws->md->sm, w->ino,
+						 v->to.session);
 
-		if (sm_log_way(ws->md->sm, w->ino, v->to.session) ==
-		    SM_LOG_LOST) {
+		if (way == SM_LOG_LOST) {
 			serve_reply(ws->md, &v->to, -EIO, NULL, 0);
 			waiter_free(ws, w, at);
 			continue;
 		}
-		if ((v->write && writer) || !may_have(ws, w, v, now)) {
+		w->log_waits |= way == SM_LOG_WAIT;
+		if ((v->write && writer) || way == SM_LOG_WAIT ||
+		    !may_have(w, v, now)) {
 			writer |= v->write;
 			at = &v->next;
 			continue;
@@ -169,6 +171,8 @@ static void want_look(struct wants *ws, struct want *w, uint64_t now)
 	if (w->reserved && now >= w->reserved_ms)
 		w->reserved = 0;
 	want_answer(ws, w, now);
+	if (w->log_waits)
+		w->since_ms = now;
 	if (!w->first || holder == 0)
 		return;
 	if (session_gone(md, holder))
@@ -194,7 +198,7 @@ static void tell_recalls(struct wants *ws, struct listener *l, uint64_t now,
 	struct want *w;
 
 	for (w = ws->list; w && *count < EVENT_COUNT_MAX; w = w->next) {
-		if (!w->first || w->holder != l->session ||
+		if (!w->first || w->holder != l->session || w->log_waits ||
 		    (w->told_ms && now - w->told_ms < TELL_AGAIN_MS))
 			continue;
 		w->told_ms = now;

@@ -1,6 +1,6 @@
-/* Several sessions: who waits for a write lease that another one holds, and
- * what each session is to be told (META_WANT, META_EVENTS). Volatile: who waits
- * asks again when metad has restarted.
+/* Several sessions: who waits for a write lease that another one holds, or for
+ * the log that a dead one left, and what each session is to be told (META_WANT,
+ * META_EVENTS). Volatile: who waits asks again when metad has restarted.
  *
  * A lease that is wanted is recalled from its holder; when it is free those who
  * only look are answered, then the first of those who want to write, and the

@@ -230,12 +230,12 @@ int core_stop(struct core *c, uint64_t timeout_ms)
 	uint64_t deadline = timeout_ms ? core_now_ms() + timeout_ms : 0;
 	int err, err2;
 
-	log_heir_end(c);
-	if (!meta_session(c))
-		return 0;
 	/* What follows a log that has no room in the blocks does not wait for
 	 * it any more: the peers have it for the next mount. */
 	log_stop_begin(c);
+	log_heir_end(c);
+	if (!meta_session(c))
+		return 0;
 	err = core_call_wait(c, core_sync_all, deadline);
 	err2 = core_call_wait(c, log_stop, deadline);
 	err = err ? err : err2;

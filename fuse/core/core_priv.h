@@ -156,7 +156,7 @@ struct core {
 	struct lock_table *locks; /* protected by locks_mutex, a leaf */
 	pthread_mutex_t locks_mutex;
 	uint64_t lock_waits; /* lock_shared.c: LOCK_WAITs ever sent */
-	pthread_t recoverer; /* log_heir.c; while an inode is @recovering */
+	pthread_t recoverer; /* the heir's thread (log_heir.c), if it is one */
 	struct core_inode **inode_hash; /* power of two, grows */
 	size_t inode_hash_size, inode_count;
 	bool stopping;

@@ -47,6 +47,7 @@ static void leased(struct meta_call *mc, int err, const uint8_t *body,
 	if (in) {
 		inode_merge(c, in, &a, NULL);
 		in->leased = true;
+		in->lease_pending = false;
 		in->lease_seq = mc->seq;
 		inode_mutated(in, mc->seq);
 		c->count.leases++;
@@ -55,7 +56,6 @@ static void leased(struct meta_call *mc, int err, const uint8_t *body,
 	waiting_end(&l->w, err);
 }
 
-/* -EBUSY: the session that died has it, as long as it is being ended. */
 static int lease_try(struct core *c, uint64_t ino)
 {
 	struct leasing l = { .ino = ino };
@@ -79,35 +79,51 @@ static int lease_try(struct core *c, uint64_t ino)
 	return err;
 }
 
-int recovery_hold(struct recovery *r)
+/* The session that died has it, as long as it is being ended. */
+static int lease(struct recovery *r)
 {
 	struct core *c = r->c;
-	struct core_inode *in;
-	bool has = false;
 	int err = -EBUSY;
 
-	if (!c->opt.shared)
-		return 0;
 	core_lock(c);
-	in = inode_get(c, r->e.ino);
-	if (in && !in->recovering) {
-		inode_pin(in);
-		in->recovering = true;
-	}
-	if (in)
-		has = in->leased; /* of a run that came to nothing */
+	if (r->in->leased && !r->in->lease_pending)
+		err = 0; /* of a run that came to nothing */
 	core_unlock(c);
-	if (!in)
-		return -ENOMEM;
-	r->in = in;
-	while (!has && err == -EBUSY) {
+	while (err == -EBUSY) {
 		if (recovery_stops(c))
 			return -ESTALE;
 		err = lease_try(c, r->e.ino);
 		if (err == -EBUSY)
 			recovery_nap(LEASE_RETRY_MS);
 	}
-	return has ? 0 : err;
+	return err;
+}
+
+static int hold(struct recovery *r)
+{
+	struct core *c = r->c;
+
+	core_lock(c);
+	r->in = inode_get(c, r->e.ino);
+	if (r->in && !r->in->recovering) {
+		inode_pin(r->in);
+		r->in->recovering = true;
+	}
+	core_unlock(c);
+	return r->in ? 0 : -ENOMEM;
+}
+
+int recovery_take(struct recovery *r)
+{
+	int err;
+
+	if (!r->c->opt.shared)
+		return recovery_raise(r);
+	/* Before: what was raised is known to be ours (recovery_left()). */
+	err = hold(r);
+	if (!err)
+		err = recovery_raise(r);
+	return err ? err : lease(r);
 }
 
 void recovery_unhold(struct recovery *r)
@@ -147,45 +163,40 @@ static int heir_say(struct core *c, bool on)
 {
 	struct meta_log_heir m = { .on = on };
 	struct meta_call *mc;
-	struct waiting w;
 	struct wire_out o;
-	int err;
 
 	mc = meta_call_new(c, WIRE_OP_META_LOG_HEIR, meta_log_heir_size(&m),
 			   &o);
 	if (!mc)
 		return -ENOMEM;
 	meta_log_heir_encode(&o, &m);
-	waiting_init(&w);
-	err = recovery_ask(c, mc, &o, &w);
-	waiting_fini(&w);
-	return err;
+	return recovery_tell(c, mc, &o);
+}
+
+static int recover(struct core *c)
+{
+	int err;
+
+	for (;;) {
+		err = log_recover_left(c, core_now_ms() + LOG_RECOVER_MS);
+		if (!err || recovery_stops(c))
+			return err;
+		diag_warn("log", "event=recovery_failed error=\"%s\" "
+			  "next=\"it is tried again\"", strerror(-err));
+		recovery_nap(HEIR_RETRY_MS);
+	}
 }
 
 static void *heir_main(void *arg)
 {
 	struct core *c = arg;
-	int err;
 
-	core_lock(c);
-	c->recoverer = pthread_self();
-	core_unlock(c);
-	err = heir_say(c, true);
-	while (!err) {
-		err = log_recover_left(c, core_now_ms() + LOG_RECOVER_MS);
-		if (!err || recovery_stops(c))
-			break;
-		diag_warn("log", "event=recovery_failed error=\"%s\" "
-			  "next=\"it is tried again\"", strerror(-err));
-		recovery_nap(HEIR_RETRY_MS);
-		err = 0;
-	}
 	/* Who ends its session is it no longer. */
-	if (!err)
+	if (heir_say(c, true) == 0 && recover(c) == 0)
 		(void)heir_say(c, false);
 	core_lock(c);
 	c->log->heir = HEIR_OVER;
-	core_unlock(c);
+	core_unlock(c); /* has nothing deferred: see log_heir_begin() */
 	return NULL;
 }
 
@@ -195,25 +206,24 @@ void log_heir_begin(struct core *c)
 
 	if (l->stopping || l->heir == HEIR_RUNS)
 		return;
+	/* It does not want the lock any more. */
 	if (l->heir == HEIR_OVER)
-		(void)pthread_join(l->heir_thread, NULL);
+		(void)pthread_join(c->recoverer, NULL);
 	l->heir = HEIR_NONE;
-	if (pthread_create(&l->heir_thread, NULL, heir_main, c) == 0)
+	if (pthread_create(&c->recoverer, NULL, heir_main, c) == 0)
 		l->heir = HEIR_RUNS; /* else it is told again */
 }
 
 void log_heir_end(struct core *c)
 {
-	struct log_client *l = c->log;
 	bool any;
 
 	core_lock(c);
-	l->stopping = true;
-	any = l->heir != HEIR_NONE;
+	any = c->log->heir != HEIR_NONE;
 	core_unlock(c);
 	if (any)
-		(void)pthread_join(l->heir_thread, NULL);
+		(void)pthread_join(c->recoverer, NULL);
 	core_lock(c);
-	l->heir = HEIR_NONE;
+	c->log->heir = HEIR_NONE;
 	core_unlock(c);
 }

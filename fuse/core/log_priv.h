@@ -239,7 +239,6 @@ struct log_client {
 		HEIR_RUNS,
 		HEIR_OVER, /* to be joined */
 	} heir; /* log_heir.c */
-	pthread_t heir_thread;
 	bool stopping; /* all are to end, and then @stopped is called */
 	core_cb stopped;
 	void *stopped_arg;
@@ -268,7 +267,7 @@ struct log_client {
 	uint32_t round_left; /* logs that it waits for */
 	struct wb_io *snap; /* frames of the round's log files */
 	struct log_journal jour;
-	struct log_redo *redo; /* log_redo.c; while the mount begins */
+	struct log_redo *redo; /* log_redo.c; while one recovers */
 	bool redo_blind; /* one of them cannot be read */
 	bool redo_alive; /* a peer had something: not all power was lost */
 	struct wb_io *failed; /* frames that a soft mount gives up */
@@ -476,7 +475,8 @@ int log_recover_all(struct core *c, uint64_t deadline_ms);
 /* ---- log_heir.c ---- */
 /* Dead mounts left logs that nobody recovers. Lock held. */
 void log_heir_begin(struct core *c);
-/* Comes to its end, where it is not done yet for the next one. Blocks. */
+/* After log_stop_begin(): it comes to its end, where it is not done yet for the
+ * next one. Blocks. */
 void log_heir_end(struct core *c);
 
 #endif

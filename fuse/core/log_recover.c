@@ -15,7 +15,8 @@
  * the others are, and those that the blocks follow in order go to a journal
  * together (log_redo.c).
  *
- * Runs on the thread that starts the mount, and blocks. */
+ * Runs on the thread that starts the mount, or on the heir's (log_heir.c), and
+ * blocks. */
 #include "fuse/core/log_recover.h"
 
 #include "common/diag.h"
@@ -94,8 +95,9 @@ static void asked_done(struct meta_call *mc, int err, const uint8_t *body,
 	waiting_end(w, err);
 }
 
-int recovery_ask(struct core *c, struct meta_call *mc, struct wire_out *o,
-		 struct waiting *w)
+/* @w: initialised; has the reply's body on 0. */
+static int ask(struct core *c, struct meta_call *mc, struct wire_out *o,
+	       struct waiting *w)
 {
 	mc->done = asked_done;
 	mc->arg = w;
@@ -104,6 +106,17 @@ int recovery_ask(struct core *c, struct meta_call *mc, struct wire_out *o,
 	meta_call_queue(mc, o);
 	core_unlock(c);
 	return waiting_for(w, 0);
+}
+
+int recovery_tell(struct core *c, struct meta_call *mc, struct wire_out *o)
+{
+	struct waiting w;
+	int err;
+
+	waiting_init(&w);
+	err = ask(c, mc, o, &w);
+	waiting_fini(&w);
+	return err;
 }
 
 static int take_entry(struct recovery *r, const struct meta_log_entry *e)
@@ -126,7 +139,7 @@ static int take_entry(struct recovery *r, const struct meta_log_entry *e)
 	return wire_in_end(&in);
 }
 
-int recovery_raise(struct recovery *r, uint64_t ino)
+int recovery_raise(struct recovery *r)
 {
 	struct meta_log_entry e;
 	struct meta_call *mc;
@@ -137,11 +150,11 @@ int recovery_raise(struct recovery *r, uint64_t ino)
 	mc = meta_call_new(r->c, WIRE_OP_META_LOG_RAISE, 8, &o);
 	if (!mc)
 		return -ENOMEM;
-	wire_put_u64(&o, ino);
+	wire_put_u64(&o, r->e.ino);
 	waiting_init(&w);
-	err = recovery_ask(r->c, mc, &o, &w);
+	err = ask(r->c, mc, &o, &w);
 	if (!err)
-		err = log_entry_take(w.body, w.len, ino, &e);
+		err = log_entry_take(w.body, w.len, r->e.ino, &e);
 	if (!err)
 		err = take_entry(r, &e);
 	waiting_fini(&w);
@@ -186,18 +199,13 @@ static int entry_end(struct recovery *r, uint16_t op)
 {
 	struct meta_log_drop d = { .ino = r->e.ino, .epoch = r->epoch };
 	struct meta_call *mc;
-	struct waiting w;
 	struct wire_out o;
-	int err;
 
 	mc = meta_call_new(r->c, op, meta_log_drop_size(&d), &o);
 	if (!mc)
 		return -ENOMEM;
 	meta_log_drop_encode(&o, &d);
-	waiting_init(&w);
-	err = recovery_ask(r->c, mc, &o, &w);
-	waiting_fini(&w);
-	return err;
+	return recovery_tell(r->c, mc, &o);
 }
 
 int recovery_drop(struct recovery *r)
@@ -269,10 +277,8 @@ static void note_alive(const struct recovery *r)
 /* Whose it is, and what it has. */
 static int recover_read(struct recovery *r, uint64_t deadline_ms)
 {
-	int err = recovery_raise(r, r->e.ino), settled;
+	int err = recovery_take(r), settled;
 
-	if (!err)
-		err = recovery_hold(r);
 	if (err)
 		return err;
 	r->ordered = r->e.flags & META_LOG_ORDERED;
@@ -487,7 +493,7 @@ static int list_page(struct core *c, uint64_t after, struct waiting *w,
 	if (!mc)
 		return -ENOMEM;
 	meta_log_list_encode(&o, &m);
-	err = recovery_ask(c, mc, &o, w);
+	err = ask(c, mc, &o, w);
 	return err ? err : meta_log_list_reply_parse(w->body, w->len, r);
 }
 

@@ -22,7 +22,7 @@ struct recovery {
 	bool back; /* all peers have lost it */
 	const struct log_redo_section *section; /* what is applied instead */
 	int err; /* nothing is */
-	struct core_inode *in; /* see recovery_hold(); NULL: not held */
+	struct core_inode *in; /* see recovery_take(); NULL: not held */
 	struct recovery *next;
 };
 
@@ -46,12 +46,11 @@ void waiting_cb(void *arg, int err);
 void waiting_attr_cb(void *arg, int err, const struct meta_attr *a);
 
 /* All block, on the thread that starts the mount, or the heir's. */
-/* Sends @mc; @w, initialised, has the reply's body on 0. */
-int recovery_ask(struct core *c, struct meta_call *mc, struct wire_out *o,
-		 struct waiting *w);
+/* Sends @mc, of whose reply nothing but the status matters. */
+int recovery_tell(struct core *c, struct meta_call *mc, struct wire_out *o);
 void recovery_nap(uint32_t ms);
-/* The log of @ino is ours from now on: fills @r. */
-int recovery_raise(struct recovery *r, uint64_t ino);
+/* The log of r->e.ino is ours from now on: fills @r. */
+int recovery_raise(struct recovery *r);
 /* A journal's entry for that file, which is ours. */
 int recovery_set_journal(struct recovery *r, uint64_t ino);
 /* Its entry goes, durably. */
@@ -75,9 +74,10 @@ void recovery_free(struct recovery *r);
 /* ---- log_heir.c ---- */
 /* Is there no sense in going on? */
 bool recovery_stops(struct core *c);
-/* After recovery_raise(): beside other mounts the file is the recovery's alone,
- * with its lease. -ENOENT: it is gone; -ESTALE: recovery_stops(). */
-int recovery_hold(struct recovery *r);
+/* recovery_raise(), and beside other mounts the file is the recovery's alone
+ * then, with its lease, whatever is returned, until recovery_unhold(). -ENOENT:
+ * it is gone; -ESTALE: recovery_stops(). */
+int recovery_take(struct recovery *r);
 /* It is everybody's again. Not called where the recovery comes again: then
  * recovery_left(). */
 void recovery_unhold(struct recovery *r);

@@ -219,9 +219,7 @@ int log_redo_load(struct core *c, uint64_t ino)
 		return -ENOMEM;
 	d->r.c = c;
 	d->r.e.ino = ino;
-	err = recovery_raise(&d->r, ino);
-	if (!err)
-		err = recovery_hold(&d->r);
+	err = recovery_take(&d->r);
 	if (!err)
 		err = open_file(d, ino);
 	if (!err)

@@ -269,11 +269,10 @@ void log_recalled(struct core_inode *in)
 
 	if (now_ms >= in->log_retry_ms) {
 		bool anew = now_ms - in->log_retry_ms > LOG_RECALLED_MAX_MS;
+		uint64_t ms = anew ? 0 : 2 * (uint64_t)in->log_recalled_ms;
 
-		in->log_recalled_ms = anew || in->log_recalled_ms == 0 ?
-			LOG_RECALLED_MS : (uint32_t)
-			u64_min(2 * (uint64_t)in->log_recalled_ms,
-				LOG_RECALLED_MAX_MS);
+		ms = u64_max(LOG_RECALLED_MS, u64_min(ms, LOG_RECALLED_MAX_MS));
+		in->log_recalled_ms = (uint32_t)ms;
 		in->log_retry_ms = now_ms + in->log_recalled_ms;
 	}
 	in->log_refused = 0;

@@ -89,8 +89,9 @@ static void acquire_leased(struct meta_call *mc, int err, const uint8_t *body,
 	if (!err && meta_reply_attr_of(in->ino, body, len, &a))
 		err = -EIO;
 	core_lock(c);
-	in->leased = false;
-	in->lease_pending = false;
+	/* Or else it came with a recovery (log_heir.c) meanwhile. */
+	if (in->lease_pending)
+		in->leased = in->lease_pending = false;
 	if (err == -EBUSY) {
 		/* Another one was quicker. */
 		acquire_want(c, in);

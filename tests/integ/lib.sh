@@ -40,6 +40,18 @@ cluster_down() {
 		{ tail -n 20 "$T/up.log" >&2; fail "local down"; }
 	UPS=()
 }
+# mount_at NAME DIR [options]: one more mount, whose files are $T/NAME.*.
+mount_at() {
+	"$BIN/hailfs" -o "${3:-shared},log=$T/$1.log,pidfile=$T/$1.pid" \
+		"$C/cluster.conf" "$2"
+}
+# mount_crash NAME: its process is killed, and gone.
+mount_crash() {
+	local p
+	p=$(cat "$T/$1.pid")
+	kill -9 "$p"
+	within 10 gone "$p" || fail "$1 lives"
+}
 # The scripts of databases are run a second time with $LOGS set (t_log_*.sh):
 # their logs lie in log directories then.
 # wal_dir DIR [options]: makes DIR, which is one then.

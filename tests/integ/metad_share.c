@@ -14,11 +14,6 @@
 #define LONG_MS 20000
 #define NEVER_MS 300 /* nothing comes for so long */
 
-static void join(struct metad_run *x, struct metad_client *c, uint64_t id)
-{
-	CHECK_EQ(metad_client_open_as(x, c, id, META_SESSION_SHARED), 0);
-}
-
 /* Two who share, and a file. */
 static uint64_t begin(struct metad_run *x, struct metad_client *c,
 		      struct metad_client *d)
@@ -26,38 +21,10 @@ static uint64_t begin(struct metad_run *x, struct metad_client *c,
 	metad_run_start(x, NULL);
 	for (uint32_t i = 0; i < x->blockd_count; i++)
 		metad_run_blockd(x, i, 11 + i, 1);
-	join(x, c, 1);
-	join(x, d, 2);
+	metad_client_join(x, c, 1);
+	metad_client_join(x, d, 2);
 	CHECK_EQ(metad_client_create(c, ROOT_INO, "f", 0), 0);
 	return c->attr.ino;
-}
-
-static uint64_t want(struct metad_client *c, uint64_t ino, bool write)
-{
-	uint8_t b[16];
-	size_t len = METAD_BODY(b, meta_want, { .ino = ino, .write = write });
-
-	return metad_client_send(c, WIRE_OP_META_WANT, b, len);
-}
-
-static uint64_t listen_for(struct metad_client *c)
-{
-	return metad_client_send(c, WIRE_OP_META_EVENTS, NULL, 0);
-}
-
-/* The answer to listen_for() is this one event. */
-static void told(struct metad_client *c, uint64_t id, uint8_t kind,
-		 uint64_t ino)
-{
-	struct meta_events_reply m;
-	struct meta_event e;
-
-	CHECK_EQ(metad_client_recv(c, id, LONG_MS), 0);
-	CHECK_EQ(meta_events_reply_parse(c->reply, c->reply_len, &m), 0);
-	CHECK_EQ(m.count, 1);
-	CHECK_EQ(meta_event_parse(m.events.p, m.events.len, &e), 0);
-	CHECK_EQ(e.kind, kind);
-	CHECK_EQ(e.ino, ino);
 }
 
 static void only_those_who_share_are_let_in(struct metad_run *x)
@@ -65,14 +32,14 @@ static void only_those_who_share_are_let_in(struct metad_run *x)
 	struct metad_client c, d, e;
 
 	metad_run_start(x, NULL);
-	join(x, &c, 1);
+	metad_client_join(x, &c, 1);
 	CHECK_EQ(metad_client_open(x, &d, 2), -EBUSY);
 	metad_client_fini(&d);
 	CHECK_EQ(metad_client_open_as(x, &d, 2, 0x80000000u), -EOPNOTSUPP);
 	metad_client_fini(&d);
-	join(x, &d, 2);
+	metad_client_join(x, &d, 2);
 	/* The same mount point again: its process is dead. The other stays. */
-	join(x, &e, 1);
+	metad_client_join(x, &e, 1);
 	CHECK(raw_closed(&c.r, LONG_MS));
 	CHECK_EQ(metad_client_create(&d, ROOT_INO, "f", 0), 0);
 	CHECK_EQ(metad_client_lookup(&e, ROOT_INO, "f"), 0);
@@ -97,26 +64,25 @@ static void a_lease_is_waited_for_and_its_holder_told(struct metad_run *x)
 	uint64_t f = begin(x, &c, &d), id, ev, ev2;
 
 	/* Free: at once. */
-	CHECK_EQ(metad_client_recv(&c, want(&c, f, true), LONG_MS), 0);
+	CHECK_EQ(metad_client_wanted(&c, f, true), 0);
 	CHECK_EQ(metad_client_lease(&c, f), 0);
-	CHECK_EQ(metad_client_recv(&c, want(&c, f, true), LONG_MS), 0);
+	CHECK_EQ(metad_client_wanted(&c, f, true), 0);
 	CHECK_EQ(metad_client_lease(&d, f), -EBUSY);
-	ev = listen_for(&c);
+	ev = metad_client_listen(&c);
 	/* One at a time. */
-	ev2 = listen_for(&c);
+	ev2 = metad_client_listen(&c);
 	CHECK_EQ(metad_client_recv(&c, ev2, LONG_MS), -EAGAIN);
-	id = want(&d, f, false);
-	told(&c, ev, META_EVENT_RECALL, f);
+	id = metad_client_want(&d, f, false);
+	metad_client_told(&c, ev, META_EVENT_RECALL, f);
 	CHECK_EQ(metad_client_recv(&d, id, NEVER_MS), -ETIMEDOUT);
 	/* Again, when it is not obeyed. */
-	told(&c, listen_for(&c), META_EVENT_RECALL, f);
+	metad_client_told(&c, metad_client_listen(&c), META_EVENT_RECALL, f);
 	CHECK_EQ(metad_client_give_back(&c, f, META_RETURN_LEASE |
 					META_RETURN_SIZE), 0);
 	CHECK_EQ(metad_client_recv(&d, id, LONG_MS), 0);
 	/* An inode that is not there, and nonsense. */
-	CHECK_EQ(metad_client_recv(&d, want(&d, 4711, true), LONG_MS),
-		 -ENOENT);
-	CHECK_EQ(metad_client_recv(&d, want(&d, 0, true), LONG_MS), -EBADMSG);
+	CHECK_EQ(metad_client_wanted(&d, 4711, true), -ENOENT);
+	CHECK_EQ(metad_client_wanted(&d, 0, true), -EBADMSG);
 	CHECK_EQ(metad_client_call(&d, WIRE_OP_META_EVENTS, "x", 1), -EBADMSG);
 	metad_client_fini(&c);
 	metad_client_fini(&d);
@@ -127,23 +93,23 @@ static void who_waits_has_it_in_turn(struct metad_run *x)
 	struct metad_client c, d, e;
 	uint64_t f = begin(x, &c, &d), ev, first, second, again, look;
 
-	join(x, &e, 3);
+	metad_client_join(x, &e, 3);
 	CHECK_EQ(metad_client_lease(&c, f), 0);
-	ev = listen_for(&c);
-	first = want(&d, f, true);
-	told(&c, ev, META_EVENT_RECALL, f);
-	second = want(&e, f, true);
+	ev = metad_client_listen(&c);
+	first = metad_client_want(&d, f, true);
+	metad_client_told(&c, ev, META_EVENT_RECALL, f);
+	second = metad_client_want(&e, f, true);
 	CHECK_EQ(metad_client_recv(&e, second, NEVER_MS), -ETIMEDOUT);
-	look = want(&e, f, false);
+	look = metad_client_want(&e, f, false);
 	CHECK_EQ(metad_client_give_back(&c, f, META_RETURN_LEASE), 0);
 	/* Who had it comes last, also when it asks at once. */
-	again = want(&c, f, true);
+	again = metad_client_want(&c, f, true);
 	CHECK_EQ(metad_client_recv(&d, first, LONG_MS), 0);
 	CHECK_EQ(metad_client_lease(&d, f), 0);
 	/* Who only looks waits for no turn. */
 	CHECK_EQ(metad_client_recv(&e, look, LONG_MS), 0);
 	CHECK_EQ(metad_client_recv(&c, again, NEVER_MS), -ETIMEDOUT);
-	told(&d, listen_for(&d), META_EVENT_RECALL, f);
+	metad_client_told(&d, metad_client_listen(&d), META_EVENT_RECALL, f);
 	CHECK_EQ(metad_client_give_back(&d, f, META_RETURN_LEASE), 0);
 	CHECK_EQ(metad_client_recv(&e, second, LONG_MS), 0);
 	/* It does not come for it: it is the next one's. */
@@ -161,7 +127,7 @@ static void who_is_silent_is_ended_for_those_who_wait(struct metad_run *x)
 
 	fake_blockd_set_end(x->blockd[0], 123456, 20, 1);
 	CHECK_EQ(metad_client_lease(&c, f), 0);
-	id = want(&d, f, true);
+	id = metad_client_want(&d, f, true);
 	for (int i = 0; i < 30; i++) {
 		CHECK_EQ(metad_client_call(&d, WIRE_OP_META_KEEPALIVE,
 					   "\0\0\0\0", 4), 0);
@@ -172,7 +138,7 @@ static void who_is_silent_is_ended_for_those_who_wait(struct metad_run *x)
 	/* Its keepalives' answers were taken for it. */
 	metad_client_disconnect(&d);
 	CHECK_EQ(metad_client_reconnect(&d), 0);
-	id = want(&d, f, true);
+	id = metad_client_want(&d, f, true);
 	CHECK_EQ(metad_client_recv(&d, id, LONG_MS), 0);
 	CHECK_EQ(metad_client_getattr(&d, f), 0);
 	CHECK_EQ(d.attr.size, 123456);
@@ -187,15 +153,15 @@ static void all_are_told_of_what_has_no_name(struct metad_run *x)
 	struct metad_client c, d;
 	uint64_t f = begin(x, &c, &d), g, ev;
 
-	ev = listen_for(&d);
+	ev = metad_client_listen(&d);
 	CHECK_EQ(metad_client_unlink(&c, ROOT_INO, "f"), 0);
-	told(&d, ev, META_EVENT_ORPHAN, f);
+	metad_client_told(&d, ev, META_EVENT_ORPHAN, f);
 	CHECK_EQ(metad_client_give_back(&c, f, META_RETURN_ORPHAN), 0);
 	CHECK_EQ(metad_client_getattr(&c, f), 0);
 	/* The answer was lost with the connection: told anew. */
 	metad_client_disconnect(&d);
 	CHECK_EQ(metad_client_reconnect(&d), 0);
-	told(&d, listen_for(&d), META_EVENT_ORPHAN, f);
+	metad_client_told(&d, metad_client_listen(&d), META_EVENT_ORPHAN, f);
 	CHECK_EQ(metad_client_give_back(&d, f, META_RETURN_ORPHAN), 0);
 	CHECK_EQ(metad_client_getattr(&c, f), -ENOENT);
 	/* What is renamed over, after a restart. */
@@ -209,8 +175,8 @@ static void all_are_told_of_what_has_no_name(struct metad_run *x)
 	metad_run_start(x, NULL);
 	CHECK_EQ(metad_client_reconnect(&c), 0);
 	CHECK_EQ(metad_client_reconnect(&d), 0);
-	told(&d, listen_for(&d), META_EVENT_ORPHAN, g);
-	told(&c, listen_for(&c), META_EVENT_ORPHAN, g);
+	metad_client_told(&d, metad_client_listen(&d), META_EVENT_ORPHAN, g);
+	metad_client_told(&c, metad_client_listen(&c), META_EVENT_ORPHAN, g);
 	metad_client_fini(&c);
 	metad_client_fini(&d);
 }
@@ -269,7 +235,7 @@ static void nobody_comes_before_what_is_sent_again(struct metad_run *x)
 	uint64_t id;
 
 	metad_run_start(x, NULL);
-	join(x, &c, 1);
+	metad_client_join(x, &c, 1);
 	child_kill9(&x->child);
 	metad_client_disconnect(&c);
 	metad_run_start(x, NULL);
@@ -290,7 +256,7 @@ static void nobody_comes_before_what_is_sent_again(struct metad_run *x)
 	metad_client_disconnect(&d);
 	metad_client_fini(&d);
 	metad_run_start(x, NULL);
-	join(x, &d, 3);
+	metad_client_join(x, &d, 3);
 	metad_client_fini(&c);
 	metad_client_fini(&d);
 }

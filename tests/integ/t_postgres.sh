@@ -15,32 +15,14 @@ if [ -n "${LOGS:-}" ]; then
 	chmod 700 "$MNT/wal"
 	wal=(-X "$MNT/wal")
 fi
-# Its processes work in the directory of the database.
-deserted() { ! readlink /proc/[0-9]*/cwd 2>/dev/null | grep -qx "$D/db"; }
-# kill -9, and wait until its children are gone, too, which notice by themselves:
-# PostgreSQL will not start beside them.
-murder() {
-	pg_stop KILL || true
-	within 30 deserted || fail "a child of the server is still there"
-}
 test_cleanup() { pg_stop KILL; }
 pg "$pgb/initdb" -D "$D/db" -A trust -k "${wal[@]}" >"$T/initdb" 2>&1 ||
 	{ cat "$T/initdb"; fail initdb; }
 pg_start "$D/db" "first"
-pg "$pgb/pgbench" -h "$T/run" -i -q -s 2 postgres >/dev/null 2>&1 ||
-	fail "pgbench -i"
-sql "create table acked(i int primary key, v text)"
+pg_tables
 have=0 history=0
 check() { # WHEN
-	sql "select pg_catalog.sum(abalance) from pgbench_accounts" >"$T/a"
-	sql "select pg_catalog.sum(delta) from pgbench_history" >"$T/h"
-	sql "select pg_catalog.sum(bbalance) from pgbench_branches" >"$T/b"
-	cmp -s "$T/a" "$T/b" || fail "accounts $(cat "$T/a") and branches $(cat "$T/b") disagree"
-	[ "$(sed 's/^$/0/' "$T/h")" = "$(cat "$T/a")" ] ||
-		fail "history $(cat "$T/h") and accounts $(cat "$T/a") disagree"
-	[ "$(cat "$T/a")" != 0 ] || fail "pgbench changed nothing"
-	sql "select i || ' ' || v from acked" >"$T/rows"
-	rows_kept "$1"
+	pg_sums "$1"
 	# Each of pgbench's clients, too, had at most one under way.
 	history=$((history + $(sed -n \
 		's/^number of transactions actually processed: //p' "$T/bench")))
@@ -53,24 +35,19 @@ bench_began() {
 	[ "$(sql "select pg_catalog.count(*) from pgbench_history")" -gt $history ]
 }
 load() {
-	pg "$pgb/pgbench" -n -h "$T/run" -c 4 -T 60 postgres >"$T/bench" 2>&1 &
-	bench=$!
-	(load_rows "insert into acked values(&, 'v&') returning i;" |
-		pg "$pgb/psql" -h "$T/run" -XAtq -v ON_ERROR_STOP=1 postgres \
-			>"$T/acked" 2>/dev/null || true) &
-	client=$!
+	pg_load
 	within 60 bench_began || fail "pgbench does nothing"
 	loaded
 }
 load
-murder
+pg_murder "$D/db"
 wait $bench $client || true
 pg_start "$D/db" "after a kill"
 check "kill"
 for round in $(seq "${ROUNDS:-1}"); do
 	load
 	crash mount
-	murder
+	pg_murder "$D/db"
 	wait $bench $client || true
 	cluster_up
 	pg_start "$D/db" "after a kill of the mount"

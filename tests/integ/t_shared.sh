@@ -6,8 +6,7 @@ need_root
 B=$T/b
 mkdir "$B"
 mount_b() { # [mount point] [options]
-	"$BIN/hailfs" -o "${2:-shared},log=$T/b.log,pidfile=$T/b.pid" \
-		"$C/cluster.conf" "${1:-$B}"
+	mount_at b "${1:-$B}" "${2:-shared}"
 }
 b_pid() { cat "$T/b.pid"; }
 test_cleanup() { umount -l "$B" 2>/dev/null; }

@@ -7,7 +7,7 @@ B=$T/b
 mkdir "$B"
 test_cleanup() { umount -l "$B" 2>/dev/null; }
 cluster_up -o shared
-"$BIN/hailfs" -o "shared,log=$T/b.log,pidfile=$T/b.pid" "$C/cluster.conf" "$B"
+mount_at b "$B"
 
 export GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t
 export GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t

@@ -8,18 +8,8 @@ need_root
 rounds=${ROUNDS:-1}
 B=$T/b
 mkdir "$B"
-mount_b() {
-	"$BIN/hailfs" -o "shared,log=$T/b.log,pidfile=$T/b.pid" \
-		"$C/cluster.conf" "$B"
-}
 b_pid() { cat "$T/b.pid"; }
 test_cleanup() { umount -l "$B" 2>/dev/null; }
-kill_b() {
-	local p
-	p=$(b_pid)
-	kill -9 "$p"
-	within 10 gone "$p" || fail "it lives"
-}
 round=0
 # dies NAME...: of the cluster's; b: the other mount.
 dies() {
@@ -32,7 +22,7 @@ dies() {
 	b=$!
 	sleep "1.$((RANDOM % 9))"
 	for n in "$@"; do
-		[ "$n" = b ] && kill_b || names+=("$n")
+		[ "$n" = b ] && mount_crash b || names+=("$n")
 	done
 	[ ${#names[@]} = 0 ] || crash "${names[@]}"
 	for n in "$@"; do
@@ -42,7 +32,7 @@ dies() {
 		esac
 	done
 	cluster_up -o shared
-	[ -z "$(findmnt -n "$B")" ] && mount_b
+	[ -z "$(findmnt -n "$B")" ] && mount_at b "$B"
 	kill $a $b 2>/dev/null || true
 	wait $a || true
 	wait $b || true
@@ -56,7 +46,7 @@ dies() {
 	rm "$T/a.acks" "$T/b.acks"
 }
 cluster_up -o shared
-mount_b
+mount_at b "$B"
 for _ in $(seq "$rounds"); do
 	dies b
 	dies mount

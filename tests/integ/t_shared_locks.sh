@@ -5,10 +5,6 @@
 need_root
 B=$T/b
 mkdir "$B"
-mount_b() {
-	"$BIN/hailfs" -o "shared,log=$T/b.log,pidfile=$T/b.pid" \
-		"$C/cluster.conf" "$B"
-}
 test_cleanup() { umount -l "$B" 2>/dev/null; }
 locks() {
 	timeout 240 python3 "$TOP/tests/integ/two_locks.py" "$MNT" "$B" "$@"
@@ -29,7 +25,7 @@ taken() { # FILE: somebody has it
 }
 
 cluster_up -o shared
-mount_b
+mount_at b "$B"
 locks || fail "locks of two mounts"
 
 # Over restarts of metad, of which each knows who has what, and all go on who
@@ -72,7 +68,7 @@ touch "$T/go"
 wait $h 2>/dev/null || true
 rm "$T/go"
 umount -l "$B"
-mount_b
+mount_at b "$B"
 
 # One is stopped, and a lock of its taken over: it has lost it, knows that when
 # it wakes, and what it does then takes nobody's.
@@ -93,7 +89,7 @@ touch "$T/end"
 wait $w || fail "the waiter"
 umount -l "$B"
 within 30 gone "$p" || fail "it did not end"
-mount_b
+mount_at b "$B"
 
 # What an administrator sees of it, and how he ends a mount.
 ctl() { "$CTL" -c "$C/cluster.conf" "$@"; }
@@ -140,7 +136,7 @@ touch "$T/go4"
 wait $w || fail "the waiter"
 wait $h 2>/dev/null || true
 umount -l "$B"
-mount_b
+mount_at b "$B"
 
 # One is ended by a signal while somebody waits there: he is told, and nothing
 # else happens.

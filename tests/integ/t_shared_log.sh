@@ -8,22 +8,15 @@ need python3
 B=$T/b
 D=$T/d
 mkdir "$B" "$D"
-mount_at() { # NAME DIR
-	"$BIN/hailfs" -o "shared,log=$T/$1.log,pidfile=$T/$1.pid" \
-		"$C/cluster.conf" "$2"
+dies() { # NAME DIR
+	mount_crash "$1"
+	umount -l "$2"
 }
 load=
 test_cleanup() {
 	local m
 	[ -z "$load" ] || kill $a $b 2>/dev/null
 	for m in "$B" "$D"; do umount -l "$m" 2>/dev/null; done
-}
-dies() { # NAME DIR
-	local p
-	p=$(cat "$T/$1.pid")
-	kill -9 "$p"
-	within 10 gone "$p" || fail "$1 lives"
-	umount -l "$2"
 }
 # at DIR EXPR: what that mount tells of its logs, a moment ago
 at() {
@@ -156,14 +149,20 @@ load() {
 	"$TST/integ/acked" write "$1" "$2" "$3" 2 2>/dev/null &
 	load=$!
 }
+# b is mounted, and has logs under a load whose process is $b.
+load_b() { # SECONDS
+	[ -n "$(findmnt -n "$B")" ] || within 5 mount_at b "$B" || fail "no b"
+	log_dirs w/b/0 w/b/1
+	load "$B/w/b" "$T/b.acks" "$1"; b=$load
+	within 10 says "$B" "len(l['files']) >= 2" || fail "no logs at b"
+}
 check() { # DIR ACKS WHEN
 	"$TST/integ/acked" verify "$1" "$2" || fail "lost: $3"
 }
 # A mount dies with logs; another one goes on with its own meanwhile.
 mount_at d "$D"
 load "$MNT/w/a" "$T/a.acks" 60; a=$load
-load "$B/w/b" "$T/b.acks" 60; b=$load
-within 10 says "$B" "len(l['files']) >= 2" || fail "no logs at b"
+load_b 60
 sleep 1
 dies b "$B"
 wait $b || true
@@ -177,10 +176,7 @@ check "$D/w/a" "$T/a.acks" "beside it"
 rm -r "$D/w/a" "$D/w/b" "$T"/*.acks
 
 # Who recovers dies: its peers do not answer so long that it is in the middle.
-mount_at b "$B"
-log_dirs w/b/0 w/b/1
-load "$B/w/b" "$T/b.acks" 60; b=$load
-within 10 says "$B" "len(l['files']) >= 2" || fail "no logs at b"
+load_b 60
 sleep 1
 stop logd1 logd2
 dies b "$B"
@@ -208,11 +204,8 @@ check "$other/w/b" "$T/b.acks" "who recovered died"
 cluster_up -o shared
 [ -n "$(findmnt -n "$D")" ] || mount_at d "$D"
 rm -r "$D/w/b" "$T"/*.acks
-log_dirs w/b/0 w/b/1
-mount_at b "$B"
 recovered=$(($(at "$MNT" "l['recovered']") + $(at "$D" "l['recovered']")))
-load "$B/w/b" "$T/b.acks" 2; b=$load
-within 10 says "$B" "len(l['files']) >= 2" || fail "no logs at b"
+load_b 2
 wait $b
 umount "$B"
 check "$D/w/b" "$T/b.acks" "unmounted"
@@ -223,10 +216,7 @@ rm -r "$D/w/b" "$T"/*.acks
 
 # Most peers of its log are lost: that file is, at each mount, and nothing else.
 echo kept >"$D/w/kept"
-log_dirs w/b/0 w/b/1
-within 5 mount_at b "$B"
-load "$B/w/b" "$T/b.acks" 60; b=$load
-within 10 says "$B" "len(l['files']) >= 2" || fail "no logs at b"
+load_b 60
 sleep 1
 halt "$(cat "$T/b.pid")"
 crash logd1 logd2

@@ -8,21 +8,12 @@
 need_root
 B=$T/b
 mkdir "$B"
-mount_b() {
-	"$BIN/hailfs" -o "shared,log=$T/b.log,pidfile=$T/b.pid" \
-		"$C/cluster.conf" "$B"
-}
 cluster_up -o shared
-mount_b
+mount_at b "$B"
 mkdir "$MNT/pg" "$MNT/wal" "$T/run"
 "$CTL" log enable "$MNT/wal" >/dev/null || fail "enable"
 chown postgres "$MNT/pg" "$MNT/wal" "$T/run"
 chmod 700 "$MNT/wal"
-deserted() { ! readlink /proc/[0-9]*/cwd 2>/dev/null | grep -qx "$M/pg/db"; }
-murder() {
-	pg_stop KILL || true
-	within 30 deserted || fail "a child of the server is still there"
-}
 test_cleanup() {
 	pg_stop KILL
 	umount -l "$B" 2>/dev/null
@@ -33,17 +24,10 @@ pg "$pgb/initdb" -D "$M/pg/db" -A trust -k -X "$M/wal" >"$T/initdb" 2>&1 ||
 # Wherever it is mounted.
 ln -sfn ../../wal "$M/pg/db/pg_wal"
 pg_start "$M/pg/db" "first"
-pg "$pgb/pgbench" -h "$T/run" -i -q -s 2 postgres >/dev/null 2>&1 ||
-	fail "pgbench -i"
-sql "create table acked(i int primary key, v text)"
+pg_tables
 have=0
 load() {
-	pg "$pgb/pgbench" -n -h "$T/run" -c 4 -T 60 postgres >"$T/bench" 2>&1 &
-	bench=$!
-	(load_rows "insert into acked values(&, 'v&') returning i;" |
-		pg "$pgb/psql" -h "$T/run" -XAtq -v ON_ERROR_STOP=1 postgres \
-			>"$T/acked" 2>/dev/null || true) &
-	client=$!
+	pg_load
 	within 60 test -s "$T/acked" || fail "nothing is committed"
 	sleep 2
 	! gone "$client" || fail "the load ended by itself"
@@ -62,27 +46,19 @@ for round in $(seq "${ROUNDS:-2}"); do
 		crash mount
 		other=$B
 	else
-		p=$(cat "$T/b.pid")
-		kill -9 "$p"
-		within 10 gone "$p" || fail "it lives"
+		mount_crash b
 		other=$MNT
 	fi
 	t=$SECONDS
-	murder
+	pg_murder "$M/pg/db"
 	wait $bench $client || true
 	umount -l "$M"
 	M=$other
 	pg_start "$M/pg/db" "on the other mount"
 	echo "# up again after $((SECONDS - t)) s"
-	a=$(sql "select pg_catalog.sum(abalance) from pgbench_accounts")
-	b=$(sql "select pg_catalog.sum(bbalance) from pgbench_branches")
-	h=$(sql "select pg_catalog.sum(delta) from pgbench_history")
-	[ "$a" = "$b" ] && [ "$a" = "$h" ] && [ -n "$a" ] ||
-		fail "accounts $a, branches $b, history $h"
-	sql "select i || ' ' || v from acked" >"$T/rows"
-	rows_kept "fail-over $round"
+	pg_sums "fail-over $round"
 	cluster_up -o shared
-	[ -n "$(findmnt -n "$B")" ] || mount_b
+	[ -n "$(findmnt -n "$B")" ] || mount_at b "$B"
 done
 pg_stop INT || fail "it does not end"
 umount "$B"

@@ -9,8 +9,7 @@ cluster_up -o shared
 others=
 for i in 1 2 3; do
 	mkdir "$T/m$i"
-	"$BIN/hailfs" -o "shared,log=$T/m$i.log,pidfile=$T/m$i.pid" \
-		"$C/cluster.conf" "$T/m$i"
+	mount_at m$i "$T/m$i"
 done
 for n in 1 3 1log; do # so many others
 	mkdir "$T/local" "$MNT/r"

@@ -53,6 +53,12 @@ int metad_client_open_as(struct metad_run *x, struct metad_client *c,
 	return 0;
 }
 
+void metad_client_join(struct metad_run *x, struct metad_client *c,
+		       uint64_t client_id)
+{
+	CHECK_EQ(metad_client_open_as(x, c, client_id, META_SESSION_SHARED), 0);
+}
+
 void metad_client_begin(struct metad_run *x, struct metad_client *c)
 {
 	metad_run_start(x, NULL);
@@ -243,6 +249,38 @@ int metad_client_give_back(struct metad_client *c, uint64_t ino, uint32_t what)
 	size_t len = METAD_BODY(b, meta_return, { .ino = ino, .what = what });
 
 	return metad_client_call(c, WIRE_OP_META_RETURN, b, len);
+}
+
+uint64_t metad_client_want(struct metad_client *c, uint64_t ino, bool write)
+{
+	uint8_t b[16];
+	size_t len = METAD_BODY(b, meta_want, { .ino = ino, .write = write });
+
+	return metad_client_send(c, WIRE_OP_META_WANT, b, len);
+}
+
+int metad_client_wanted(struct metad_client *c, uint64_t ino, bool write)
+{
+	return metad_client_recv(c, metad_client_want(c, ino, write), RECV_MS);
+}
+
+uint64_t metad_client_listen(struct metad_client *c)
+{
+	return metad_client_send(c, WIRE_OP_META_EVENTS, NULL, 0);
+}
+
+void metad_client_told(struct metad_client *c, uint64_t id, uint8_t kind,
+		       uint64_t ino)
+{
+	struct meta_events_reply m;
+	struct meta_event e;
+
+	CHECK_EQ(metad_client_recv(c, id, RECV_MS), 0);
+	CHECK_EQ(meta_events_reply_parse(c->reply, c->reply_len, &m), 0);
+	CHECK_EQ(m.count, 1);
+	CHECK_EQ(meta_event_parse(m.events.p, m.events.len, &e), 0);
+	CHECK_EQ(e.kind, kind);
+	CHECK_EQ(e.ino, ino);
 }
 
 uint64_t metad_client_cut_begin(struct metad_client *c, uint64_t ino,

@@ -25,6 +25,9 @@ int metad_client_open(struct metad_run *x, struct metad_client *c,
 /* The same with @flags, META_SESSION_*. */
 int metad_client_open_as(struct metad_run *x, struct metad_client *c,
 			 uint64_t client_id, uint32_t flags);
+/* With META_SESSION_SHARED, or the test that runs has failed. */
+void metad_client_join(struct metad_run *x, struct metad_client *c,
+		       uint64_t client_id);
 /* What most tests begin with: hail-metad without further options, a new store
  * in each block daemon of the cluster file (11 in the first, 12 in the second),
  * and the session of client 1, or the test that runs has failed. */
@@ -62,6 +65,14 @@ int metad_client_getattr(struct metad_client *c, uint64_t ino);
 int metad_client_lease(struct metad_client *c, uint64_t ino);
 int metad_client_give_back(struct metad_client *c, uint64_t ino,
 			   uint32_t what);
+int metad_client_wanted(struct metad_client *c, uint64_t ino, bool write);
+/* META_WANT and META_EVENTS, without waiting: the request's id. */
+uint64_t metad_client_want(struct metad_client *c, uint64_t ino, bool write);
+uint64_t metad_client_listen(struct metad_client *c);
+/* The answer to metad_client_listen() is this one event, or the test that runs
+ * has failed. */
+void metad_client_told(struct metad_client *c, uint64_t id, uint8_t kind,
+		       uint64_t ino);
 uint64_t metad_client_cut_begin(struct metad_client *c, uint64_t ino,
 				uint64_t size_now, uint64_t size);
 int metad_client_sync(struct metad_client *c);

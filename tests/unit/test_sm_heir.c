@@ -138,6 +138,11 @@ static void who_may_use_it(void **state)
 	assert_int_equal(sm_client_log_heir(&d, false), 0);
 	assert_way(&e, ino, SM_LOG_LOST);
 	assert_way(&d, ino, SM_LOG_FREE);
+	/* What the heir logs itself is as anybody's. */
+	other = with_log(&d, "third");
+	assert_int_equal(sm_client_log_heir(&d, true), 0);
+	assert_way(&d, other, SM_LOG_FREE);
+	assert_way(&e, other, SM_LOG_FREE);
 	/* The next one may. */
 	dies(&e, &d);
 	assert_way(&e, ino, SM_LOG_WAIT);
