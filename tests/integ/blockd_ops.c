@@ -144,7 +144,8 @@ static void counters_are_served(struct blockd_run *x)
 {
 	static const char get[] = "GET /metrics HTTP/1.0\r\n\r\n";
 	const char *args[] = { "--metrics-port", NULL, NULL };
-	uint16_t metrics_port = child_free_port();
+	int port_fd;
+	uint16_t metrics_port = child_port(&port_fd);
 	char port[16], text[65536];
 	struct blk_raw r, http;
 	struct frame *f;
@@ -166,6 +167,7 @@ static void counters_are_served(struct blockd_run *x)
 		     "{op=\"write_sync\"} 1\n"));
 	CHECK(strstr(text, "# EOF\n"));
 	raw_close(&http);
+	close(port_fd);
 	raw_close(&r);
 	run_as(x, &r, WIRE_ROLE_ADMIN);
 	CHECK_EQ(raw_call(&r, WIRE_OP_ADMIN_STATS, NULL, 0, NULL, 0, &f), 0);

@@ -6,7 +6,11 @@
  */
 #include "tests/lib/metad_client.h"
 
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/wire_admin.h"
 #include "tests/lib/tap.h"
@@ -150,10 +154,32 @@ static void tools_are_answered(struct metad_run *x)
 	metad_client_fini(&c);
 }
 
+/* Of the fixture: a connection elsewhere, given the port of a daemon that is
+ * down, would keep it from starting again. */
+static void its_port_stays_its_own_while_it_is_down(struct metad_run *x)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons(x->child.port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+
+	metad_run_start(x, NULL);
+	child_kill9(&x->child);
+	for (unsigned i = 0; i < 2; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+		CHECK(bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0);
+		CHECK_EQ(errno, EADDRINUSE);
+		close(fd);
+		metad_run_start(x, NULL);
+		child_kill9(&x->child);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct metad_test tests[] = {
 		METAD_TEST(state_survives_stop_and_kill, 0),
+		METAD_TEST(its_port_stays_its_own_while_it_is_down, 0),
 		METAD_TEST(a_repeated_request_is_answered_once, 0),
 		METAD_TEST(lost_mutations_come_back_when_sent_again, 0),
 		METAD_TEST(tools_are_answered, 1),

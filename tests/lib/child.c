@@ -17,17 +17,19 @@ static noreturn_fn void die(const char *what)
 	abort();
 }
 
-uint16_t child_free_port(void)
+uint16_t child_port(int *fd)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET,
 				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof(a);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	int one = 1;
 
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&a, &len) < 0)
+	*fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (*fd < 0 ||
+	    setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+	    bind(*fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    getsockname(*fd, (struct sockaddr *)&a, &len) < 0)
 		die("port");
-	close(fd);
 	return ntohs(a.sin_port);
 }
 
@@ -39,7 +41,7 @@ void child_init(struct child *x, const char *name)
 	snprintf(x->dir, sizeof(x->dir), "%s/%s.XXXXXX", base, name);
 	if (!mkdtemp(x->dir))
 		die("mkdtemp");
-	x->port = child_free_port();
+	x->port = child_port(&x->port_fd);
 }
 
 void child_fini(struct child *x)
@@ -50,6 +52,7 @@ void child_fini(struct child *x)
 
 	if (x->pid)
 		child_kill9(x);
+	close(x->port_fd);
 	if (getenv("KEEP")) {
 		printf("# kept: %s\n", x->dir);
 		return;

@@ -18,7 +18,8 @@
 
 struct child {
 	char dir[64];
-	uint16_t port; /* of child_free_port() */
+	uint16_t port; /* of child_port(), its own also while it is down */
+	int port_fd;
 	pid_t pid; /* 0: not running */
 	void (*before_exec)(void); /* in the child; NULL: nothing */
 };
@@ -47,8 +48,9 @@ noreturn_fn void child_die(const struct child *x, const char *what);
 void child_preload(const char *name);
 bool child_log_has(const struct child *x, const char *text);
 
-/* On loopback; another process may take it before it is used. */
-uint16_t child_free_port(void);
+/* On loopback, for a daemon to listen on (with SO_REUSEADDR). While *@fd is
+ * open no other socket is given it, nor a connection. */
+uint16_t child_port(int *fd);
 /* A byte of a file as a bad disk would have it; again: as it was. */
 void child_flip(const char *path, off_t off);
 
