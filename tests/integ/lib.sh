@@ -119,6 +119,12 @@ crash() {
 		while kill -0 "$p" 2>/dev/null; do sleep 0.01; done
 	done
 }
+# metad_start: the one that was crashed, and nothing else of the cluster.
+metad_start() {
+	"$BIN/hail-metad" --cluster "$C/cluster.conf" --id 1 \
+		--pidfile "$C/run/metad1.pid" --log "$C/run/metad1.log" ||
+		fail "metad does not start"
+}
 # halt PID...: SIGSTOP of these. One of a process's threads is woken to tell the
 # others: until all know of it they go on.
 halt() {

@@ -20,7 +20,7 @@ up() { # NAME
 		fail "mount $1"
 }
 closed() { grep -c event=closed "$C/run/metad1.log"; }
-recovered() { cat "$T"/[bde].log | grep -c event=recovered; }
+recovered() { cat "$T"/[bde].log | grep -c event=recovered || true; }
 nap_ms() { sleep "$(printf '0.%03d' "$1")"; }
 middle=0
 for round in $(seq "${ROUNDS:-40}"); do
@@ -35,7 +35,7 @@ for round in $(seq "${ROUNDS:-40}"); do
 	load=$!
 	sleep "1.$((RANDOM % 10))"
 	before=$(closed)
-	over_before=$(recovered || true)
+	over_before=$(recovered)
 	mount_crash b
 	wait $load || true
 	load=
@@ -63,12 +63,8 @@ for round in $(seq "${ROUNDS:-40}"); do
 			kill -9 "$(cat "$T/$m.pid")"
 		fi
 	done
-	over=$(recovered || true)
-	if [[ $* = *metad* ]]; then
-		"$BIN/hail-metad" --cluster "$C/cluster.conf" --id 1 \
-			--pidfile "$C/run/metad1.pid" \
-			--log "$C/run/metad1.log" || fail "metad"
-	fi
+	over=$(recovered)
+	[[ $* != *metad* ]] || metad_start
 	for m in "$@"; do
 		[ "$m" = metad ] || umount -l "${dir[$m]}"
 	done

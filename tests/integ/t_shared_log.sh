@@ -190,9 +190,7 @@ heir() {
 within 30 heir || fail "nobody recovers"
 timeout 1 cat "$heir"/w/b/0/log >/dev/null && fail "it is read before"
 crash metad1
-"$BIN/hail-metad" --cluster "$C/cluster.conf" --id 1 \
-	--pidfile "$C/run/metad1.pid" --log "$C/run/metad1.log" ||
-	fail "metad"
+metad_start
 within 30 heir || fail "nobody goes on"
 if [ "$heir" = "$D" ]; then dies d "$D"; else crash mount; umount -l "$MNT"; fi
 go_on
