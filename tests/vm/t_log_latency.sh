@@ -26,13 +26,19 @@ latency() {
 		{ cat "$T/log"; fail "not over verbs to $1"; }
 	head -n 1 "$T/log"
 }
-# The better of three: on a busy machine its two ends keep each other waiting.
-alone=$(for _ in 1 2 3; do write_lat; done | sort -n | head -n 1 | cut -d ' ' -f 1)
+# In turn, and the best of three: on a busy machine the two ends keep each other
+# waiting.
+for _ in 1 2 3; do
+	write_lat >>"$T/alone"
+	for peers in 1 3; do latency $peers >>"$T/to$peers"; done
+done
+best() { sort -n "$1" | head -n 1; } # by its first column
+read -r alone _ < <(best "$T/alone")
 [ -n "$alone" ] || fail "no latency of the adapter"
 for peers in 1 3; do
 	want=
 	[ $peers != 1 ] || want=' (want 2)'
-	read -r median p99 mean < <(latency $peers)
+	read -r median p99 mean < <(best "$T/to$peers")
 	[ -n "${mean:-}" ] || { cat "$T/log"; fail "no figure"; }
 	echo "# figure: a log write of 128 bytes over verbs to $peers: median" \
 		"$median us, p99 $p99, mean $mean; ib_write_lat $alone:" \
