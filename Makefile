@@ -65,7 +65,7 @@ FUSE_CFLAGS = $(if $(FUSE_THERE),,$(error no libfuse 3.18 or later: say \
 	'make deps' as root, or where it is with DEPS_PREFIX=))$(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --cflags fuse3) -DFUSE_USE_VERSION=318
 FUSE_LIBS = $(shell PKG_CONFIG_PATH=$(PKG_CONFIG_PATH) pkg-config --libs --static fuse3)
 
-LIBS_common := -lisal -lxxhash -ljansson -lmicrohttpd -lm
+LIBS_common := -lisal -lxxhash -ljansson -lmicrohttpd -lssl -lcrypto -lm
 LIBS_blockd := -luring -llmdb
 LIBS_metad := -lraft -luv -llmdb
 LIBS_logd := -lrdmacm -libverbs

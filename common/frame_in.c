@@ -61,9 +61,44 @@ int frame_in_init(struct frame_in *in, size_t extra,
 
 void frame_in_fini(struct frame_in *in)
 {
+	greet_free(in->greet);
+	seal_free(in->seal);
+	seal_free(in->sealer);
 	frame_free(in->cur);
 	free(in->stage);
 	memset(in, 0, sizeof(*in));
+}
+
+void frame_in_greet(struct frame_in *in, struct greet *g)
+{
+	assert(!in->greet && in->wr == 0);
+	in->greet = g;
+}
+
+size_t frame_in_out(struct frame_in *in, const void **ret)
+{
+	*ret = NULL;
+	return in->greet ? greet_out(in->greet, ret) : 0;
+}
+
+bool frame_in_greeted(const struct frame_in *in)
+{
+	return !in->greet || in->greeted;
+}
+
+struct seal *frame_in_sealer(struct frame_in *in)
+{
+	struct seal *s = in->sealer;
+
+	assert(frame_in_greeted(in));
+	in->sealer = NULL;
+	return s;
+}
+
+/* Bytes that a frame begins with. */
+static size_t header_size(const struct frame_in *in)
+{
+	return WIRE_HEADER_SIZE + (in->seal ? SEAL_TAG_SIZE : 0);
 }
 
 static int space_add(struct iovec *iov, int count, uint8_t *p, size_t len)
@@ -91,6 +126,8 @@ int frame_in_space(struct frame_in *in, struct iovec *iov)
 		if (in->far_len > 0)
 			n = space_add(iov, n, f->data + in->far_got,
 				      in->far_len - in->far_got);
+		n = space_add(iov, n, in->tag + in->tag_got,
+			      in->tag_len - in->tag_got);
 	}
 	/* At most a part of a header is staged here, see frame_in_next(). */
 	if (in->rd > 0) {
@@ -114,6 +151,9 @@ void frame_in_fed(struct frame_in *in, size_t len)
 		len -= n;
 		n = (size_t)u64_min(len, in->far_len - in->far_got);
 		in->far_got += n;
+		len -= n;
+		n = (size_t)u64_min(len, in->tag_len - in->tag_got);
+		in->tag_got += n;
 		len -= n;
 	}
 	assert(len <= STAGE_SIZE - in->wr);
@@ -162,6 +202,9 @@ static struct frame *frame_new(struct frame_in *in)
 	in->near_got = 0;
 	in->far_len = alone ? in->h.data_len : 0;
 	in->far_got = 0;
+	in->tag_len = in->seal && near_len + in->far_len > 0 ? SEAL_TAG_SIZE :
+							       0;
+	in->tag_got = 0;
 	return f;
 }
 
@@ -181,34 +224,83 @@ static void take_staged(struct frame_in *in)
 		in->far_got += n;
 		in->rd += n;
 	}
+	n = (size_t)u64_min(in->wr - in->rd, in->tag_len - in->tag_got);
+	memcpy(in->tag + in->tag_got, in->stage + in->rd, n);
+	in->tag_got += n;
+	in->rd += n;
 	if (in->rd == in->wr)
 		in->rd = in->wr = 0;
+}
+
+/* Opens the header at @p, if it is sealed. */
+static int header_open(struct frame_in *in, uint8_t *p)
+{
+	struct iovec iov = { p, WIRE_HEADER_SIZE };
+
+	return in->seal ? seal_get(in->seal, &iov, 1, p + WIRE_HEADER_SIZE) : 0;
+}
+
+/* Opens the rest of the frame, which has come, if it is sealed. */
+static int rest_open(struct frame_in *in)
+{
+	struct frame *f = in->cur;
+	struct iovec iov[] = { { f->body, in->near_len },
+			       { f->data, in->far_len } };
+
+	return in->tag_len > 0 ? seal_get(in->seal, iov, 2, in->tag) : 0;
 }
 
 static int begin(struct frame_in *in)
 {
 	int rv;
 
-	if (in->wr - in->rd < WIRE_HEADER_SIZE)
+	if (in->wr - in->rd < header_size(in))
 		return 0;
-	rv = wire_header_decode(in->stage + in->rd, &in->h);
+	rv = header_open(in, in->stage + in->rd);
+	if (rv == 0)
+		rv = wire_header_decode(in->stage + in->rd, &in->h);
 	if (rv < 0) {
 		in->error = rv;
 		return rv;
 	}
 	in->cur = frame_new(in);
-	if (!in->cur)
+	if (!in->cur) {
+		/* It cannot be opened a second time. */
+		if (in->seal)
+			in->error = -ENOMEM;
 		return -ENOMEM;
-	in->rd += WIRE_HEADER_SIZE;
+	}
+	in->rd += header_size(in);
 	/* Large frames come in trains: reading just one header and body ahead
 	 * of the next one's data keeps that data out of the stage, and saves
 	 * its copy. */
 	if (in->far_len > 0)
 		in->stage_want = (size_t)u64_min(
-			WIRE_HEADER_SIZE + in->h.body_len, STAGE_SIZE);
+			header_size(in) + in->h.body_len, STAGE_SIZE);
 	else
 		in->stage_want = STAGE_SIZE;
 	return 1;
+}
+
+/* What is staged belongs to the handshake, until that has ended: 1. */
+static int greet(struct frame_in *in)
+{
+	size_t used;
+	int rv = greet_feed(in->greet, in->stage + in->rd, in->wr - in->rd,
+			    &used);
+
+	in->rd += used;
+	if (in->rd == in->wr)
+		in->rd = in->wr = 0;
+	if (rv == 1) {
+		in->greeted = true;
+		rv = greet_seals(in->greet, &in->seal, &in->sealer);
+		if (rv == 0)
+			return 1;
+	}
+	if (rv < 0)
+		in->error = rv;
+	return rv;
 }
 
 int frame_in_next(struct frame_in *in, struct frame **ret)
@@ -218,6 +310,11 @@ int frame_in_next(struct frame_in *in, struct frame **ret)
 
 	if (in->error)
 		return in->error;
+	if (!frame_in_greeted(in)) {
+		rv = greet(in);
+		if (rv <= 0)
+			return rv;
+	}
 	if (!in->cur) {
 		rv = begin(in);
 		if (rv <= 0)
@@ -230,15 +327,19 @@ int frame_in_next(struct frame_in *in, struct frame **ret)
 			return in->bufs ? -EAGAIN : -ENOMEM;
 	}
 	take_staged(in);
-	if (in->near_got < in->near_len || in->far_got < in->far_len)
+	if (in->near_got < in->near_len || in->far_got < in->far_len ||
+	    in->tag_got < in->tag_len)
 		return 0;
-	rv = wire_body_check(&f->h, f->body);
+	rv = rest_open(in);
+	if (rv == 0)
+		rv = wire_body_check(&f->h, f->body);
 	if (rv < 0) {
 		in->error = rv;
 		return rv;
 	}
 	in->cur = NULL;
 	in->near_len = in->near_got = in->far_len = in->far_got = 0;
+	in->tag_len = in->tag_got = 0;
 	*ret = f;
 	return 1;
 }
@@ -246,6 +347,15 @@ int frame_in_next(struct frame_in *in, struct frame **ret)
 const struct wire_header *frame_in_header(const struct frame_in *in)
 {
 	return &in->h;
+}
+
+bool frame_in_key_wanted(const struct frame_in *in)
+{
+	/* A TLS alert (RFC 8446, 5.1 and 6), where a frame would begin. */
+	static const uint8_t alert[] = { 21, 3 };
+
+	return !in->greet && !in->cur && in->wr - in->rd >= sizeof(alert) &&
+	       memcmp(in->stage + in->rd, alert, sizeof(alert)) == 0;
 }
 
 bool frame_in_partial(const struct frame_in *in)
