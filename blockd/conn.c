@@ -152,6 +152,7 @@ void conn_put(struct conn *c)
 		s->conns = c->next;
 	s->ops->drained(c);
 	frame_in_fini(&c->in);
+	seal_free(c->seal);
 	assert(c->bytes == 0);
 	close(c->fd);
 	free(c);
@@ -291,12 +292,47 @@ static bool is_excessive(const struct conn *c)
 			       h->data_len > 0);
 }
 
-static void bad_frame(struct conn *c, const char *why)
+static const char *bad_word(int err)
+{
+	switch (err) {
+	case -EBADMSG:
+		return "checksum";
+	case -EKEYREJECTED:
+		return "key";
+	case -EPROTONOSUPPORT:
+		return "version";
+	case -ENOMEM:
+		return "memory";
+	default:
+		return "size";
+	}
+}
+
+static void bad_frame(struct conn *c, int err)
 {
 	c->set->stats.bad_frames++;
 	diag_warn("conn", "what=bad-frame peer=%s reason=%s action=close",
-		  c->name, why);
-	conn_close(c);
+		  c->name, bad_word(err));
+	if (c->greeted)
+		conn_close(c);
+	else
+		conn_close_after_send(c); /* it is told why */
+}
+
+/* After frame_in_next(): what the handshake says is sent; from its end on
+ * frames are sealed. Returns 0 or -ENOMEM. */
+static int greet_on(struct conn *c)
+{
+	const void *out;
+	size_t len = frame_in_out(&c->in, &out);
+
+	if (len > 0 && conn_send_raw(c, out, len) < 0)
+		return -ENOMEM;
+	if (!frame_in_greeted(&c->in))
+		return 0;
+	c->greeted = true;
+	c->seal = frame_in_sealer(&c->in);
+	return 0;
 }
 
 /* The next frame to hand over. Returns 1 and sets c->held, or 0 when there is
@@ -310,6 +346,10 @@ static int next_frame(struct conn *c)
 		return 0;
 	}
 	rv = frame_in_next(&c->in, &c->held);
+	if (!c->greeted && greet_on(c) < 0) {
+		conn_close(c);
+		return 0;
+	}
 	if (rv == 1) {
 		conn_charge(c, frame_weight(c, c->held));
 		c->set->stats.frames_in++;
@@ -318,9 +358,7 @@ static int next_frame(struct conn *c)
 	if (rv == -EAGAIN && c->trusted)
 		stall(c);
 	else if (rv < 0 || is_excessive(c))
-		bad_frame(c, rv == -ENOMEM ? "memory" :
-			     rv == -EPROTONOSUPPORT ? "version" :
-			     rv == -EBADMSG ? "checksum" : "size");
+		bad_frame(c, rv);
 	else
 		recv_start(c);
 	return 0;
@@ -404,13 +442,22 @@ static void tune(int fd)
 int conn_new(struct conn_set *s, int fd, const char *name)
 {
 	struct conn *c = calloc(1, sizeof(*c));
+	struct greet *greet = NULL;
+	int rv;
 
 	if (!c)
 		return -ENOMEM;
-	if (frame_in_init(&c->in, s->limits.frame_extra, &c->bufs.base) < 0) {
+	rv = gate_accept(s->limits.gate, fd, &greet);
+	if (rv == 0)
+		rv = frame_in_init(&c->in, s->limits.frame_extra,
+				   &c->bufs.base);
+	if (rv < 0) {
+		greet_free(greet);
 		free(c);
-		return -ENOMEM;
+		return rv;
 	}
+	if (greet)
+		frame_in_greet(&c->in, greet);
 	tune(fd);
 	c->set = s;
 	c->fd = fd;

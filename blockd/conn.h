@@ -17,17 +17,21 @@
 #include "blockd/pool.h"
 #include "blockd/ring.h"
 #include "common/frame_in.h"
+#include "common/gate.h"
 
 struct conn;
 struct conn_set;
 
-/* A frame to send; the caller's memory until @sent. */
+/* A frame to send; the caller's memory until @sent, and nobody else's: where
+ * frames are encrypted, it is in place. */
 struct conn_out {
 	struct iovec iov[2]; /* header and body; data */
 	int iov_count;
 	/* @ok: handed to the kernel's socket; else the connection went. */
 	void (*sent)(struct conn_out *o, bool ok);
 	struct conn_out *priv_next;
+	uint8_t priv_tags[2][SEAL_TAG_SIZE];
+	bool priv_raw; /* no frame: of the handshake */
 };
 
 struct conn_ops {
@@ -47,6 +51,7 @@ struct conn_limits {
 	 * a request and its answer fit. */
 	uint64_t conn_bytes_max;
 	size_t frame_extra; /* room for the owner in each frame */
+	struct gate *gate; /* borrowed; NULL: nobody is asked for a key */
 };
 
 struct conn_stats {

@@ -76,6 +76,8 @@ struct conn {
 		struct conn *conn;
 	} bufs;
 	struct frame_in in;
+	struct seal *seal; /* NULL: frames are not sealed */
+	bool greeted; /* so @seal is known */
 	struct frame *held;
 	struct conn *stalled_next;
 	struct ring_op recv_op;
@@ -105,6 +107,8 @@ bool conn_is_overdue(const struct conn *c, uint64_t now_ms);
 
 /* conn_send.c */
 void conn_send_init(struct conn *c);
+/* Queues what the handshake says, as it is. Returns 0 or -ENOMEM. */
+int conn_send_raw(struct conn *c, const void *bytes, size_t len);
 /* Gives back what waits; not what the kernel works on. */
 void conn_send_drop(struct conn *c);
 

@@ -52,6 +52,7 @@ static void accepted(struct conn_listener *l, int fd)
 {
 	struct conn_set *s = l->set;
 	char name[NI_MAXHOST + NI_MAXSERV + 1];
+	int rv;
 
 	peer_name(l, fd, name, sizeof(name));
 	if (l == &s->listeners[1])
@@ -62,12 +63,19 @@ static void accepted(struct conn_listener *l, int fd)
 		diag_warn("conn", "what=too-many-connections peer=%s limit=%u "
 			  "action=refuse", name, s->limits.conn_max);
 		close(fd);
-	} else if (conn_new(s, fd, name) < 0) {
-		s->stats.no_memory++;
-		diag_warn("conn", "what=no-memory peer=%s action=refuse",
-			  name);
-		close(fd);
+		return;
 	}
+	rv = conn_new(s, fd, name);
+	if (rv == 0)
+		return;
+	if (rv == -ENOMEM)
+		s->stats.no_memory++;
+	else
+		s->stats.refused++;
+	diag_warn("conn", "what=%s peer=%s error=\"%s\" action=refuse",
+		  rv == -ENOMEM ? "no-memory" : "refused", name,
+		  strerror(-rv));
+	close(fd);
 }
 
 static void accept_done(struct ring_op *op, int res, uint32_t flags)
@@ -129,6 +137,8 @@ static int listen_at(struct conn_set *s, const char *addr, uint16_t port)
 	int fd, one = 1, rv;
 
 	rv = resolve_wait(addr, port, &list);
+	if (rv == 0)
+		rv = gate_listen(s->limits.gate, (struct sockaddr *)&at->ss);
 	if (rv < 0)
 		return rv;
 	fd = socket(at->ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -176,8 +186,10 @@ int conn_set_new(struct ring *r, struct pool *pool, const char *addr,
 	int rv = -ENOMEM;
 
 	assert(limits->conn_bytes_max >= 2 * (uint64_t)FRAME_DATA_MAX);
-	if (s)
+	if (s) {
+		s->limits = *limits;
 		rv = listen_at(s, addr, port);
+	}
 	if (rv < 0) {
 		snprintf(why, why_size, "cannot listen at %s:%u: %s", addr,
 			 port, daemon_listen_error(rv));
@@ -186,7 +198,6 @@ int conn_set_new(struct ring *r, struct pool *pool, const char *addr,
 	}
 	s->ring = r;
 	s->pool = pool;
-	s->limits = *limits;
 	s->ops = ops;
 	s->arg = arg;
 	s->stalled_tail = &s->stalled;

@@ -311,6 +311,7 @@ static int start_serving(struct blockd *b)
 		.ring = b->ring,
 		.store = b->store,
 		.pool = &b->pool,
+		.gate = b->conf.gate,
 		.addr = b->cfg.listen ? b->cfg.listen : b->self->addr,
 		.port = b->self->port,
 		.cluster_id = b->conf.cluster_id,

@@ -328,6 +328,7 @@ int reg_new(const struct reg_options *o, struct reg **ret)
 		.peer_id = o->daemon_id,
 		.cluster_id = o->conf->cluster_id,
 		.name = "hail-blockd",
+		.gate = o->conf->gate,
 	};
 	struct reg *r;
 	int rv;

@@ -329,6 +329,7 @@ int blk_serve_new(const struct serve_options *o, struct serve **ret, char *why,
 		.conn_max = o->conn_max,
 		.conn_bytes_max = o->conn_bytes_max,
 		.frame_extra = sizeof(struct serve_req),
+		.gate = o->gate,
 	};
 	struct serve *s = calloc(1, sizeof(*s));
 	int rv;

@@ -25,6 +25,7 @@ struct serve_options {
 	struct ring *ring;
 	struct store *store;
 	struct pool *pool;
+	struct gate *gate; /* NULL: nobody is asked for a key */
 	const char *addr; /* to listen at */
 	uint16_t port; /* 0: any */
 	uint64_t cluster_id;

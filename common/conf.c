@@ -1,6 +1,8 @@
 /* The cluster file: tokens, statements, checks, in this order. */
 #include "common/conf.h"
 
+#include "common/gate.h"
+
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdarg.h>
@@ -26,6 +28,7 @@ struct parser {
 	struct conf *c;
 	struct conf_error *err;
 	bool have_id, have_replicas;
+	struct conf_at wire; /* line 0: none */
 };
 
 printf_like(3, 4)
@@ -283,6 +286,44 @@ static int stmt_replicas(struct parser *ps)
 	return 0;
 }
 
+static int stmt_key(struct parser *ps)
+{
+	if (one_value(ps, "a file") < 0)
+		return -EINVAL;
+	if (ps->c->key)
+		return twice(ps);
+	if (!*ps->words[1].text)
+		return fail(ps, ps->words[1].column, "key: a file's name is "
+			    "missing");
+	ps->c->key = strdup(ps->words[1].text);
+	return ps->c->key ? 0 : -ENOMEM;
+}
+
+static int stmt_wire(struct parser *ps)
+{
+	static const struct {
+		const char *word;
+		enum wire_guard guard;
+	} words[] = {
+		{ "tls", GUARD_CRYPT },
+		{ "mac", GUARD_MAC },
+		{ "plain", GUARD_PLAIN },
+	};
+
+	if (one_value(ps, "tls, mac or plain") < 0)
+		return -EINVAL;
+	if (ps->wire.line)
+		return twice(ps);
+	ps->wire = (struct conf_at){ ps->line, ps->words[0].column };
+	for (size_t i = 0; i < array_count(words); i++)
+		if (strcmp(ps->words[1].text, words[i].word) == 0) {
+			ps->c->wire = words[i].guard;
+			return 0;
+		}
+	return fail(ps, ps->words[1].column, "wire \"%.60s\": what protects "
+		    "frames is tls, mac or plain", ps->words[1].text);
+}
+
 /* Room for one more option of @d. */
 static int grow_options(struct conf_daemon *d)
 {
@@ -464,6 +505,10 @@ static int statement(struct parser *ps)
 		return stmt_id(ps);
 	if (strcmp(verb, "replicas") == 0)
 		return stmt_replicas(ps);
+	if (strcmp(verb, "key") == 0)
+		return stmt_key(ps);
+	if (strcmp(verb, "wire") == 0)
+		return stmt_wire(ps);
 	if (strcmp(verb, "metad") == 0)
 		return stmt_daemon(ps, &c->metads, &c->metad_count);
 	if (strcmp(verb, "blockd") == 0)
@@ -471,8 +516,8 @@ static int statement(struct parser *ps)
 	if (strcmp(verb, "logd") == 0)
 		return stmt_daemon(ps, &c->logds, &c->logd_count);
 	return fail(ps, ps->words[0].column, "\"%.60s\" is unknown; a line "
-		    "begins with cluster, id, replicas, metad, blockd or logd",
-		    verb);
+		    "begins with cluster, id, replicas, key, wire, metad, "
+		    "blockd or logd", verb);
 }
 
 /* ---- the whole ---- */
@@ -490,6 +535,13 @@ static int check_whole(struct parser *ps)
 	if (c->metad_count % 2 == 0 || c->metad_count > 5)
 		return fail(ps, 1, "there are %u metad lines; 1, 3 or 5 make "
 			    "a majority", c->metad_count);
+	if (ps->wire.line && !c->key && c->wire != GUARD_PLAIN) {
+		ps->line = ps->wire.line;
+		return fail(ps, ps->wire.column, "frames are protected with "
+			    "the cluster's key: a key line is missing");
+	}
+	if (!ps->wire.line && c->key)
+		ps->c->wire = GUARD_CRYPT;
 	return 0;
 }
 
@@ -508,6 +560,7 @@ int conf_parse(const char *text, size_t len, struct conf *c,
 	memset(c, 0, sizeof(*c));
 	memset(err, 0, sizeof(*err));
 	c->replicas = 1;
+	c->wire = GUARD_PLAIN;
 	/* A line's words, unquoted and ended, never outgrow the line by more
 	 * than one byte. */
 	ps.buf = malloc(len + WORD_COUNT_MAX + 1);
@@ -579,6 +632,11 @@ int conf_load(const char *path, struct conf *c)
 			where.column, where.text);
 	else if (err < 0)
 		fprintf(stderr, "%s: %s\n", path, strerror(-err));
+	if (err < 0)
+		return err;
+	err = gate_new(c, path, &c->gate);
+	if (err < 0)
+		conf_fini(c);
 	return err;
 }
 
@@ -594,6 +652,8 @@ void conf_fini(struct conf *c)
 	free(c->blockds);
 	free(c->logds);
 	free(c->name);
+	free(c->key);
+	gate_free(c->gate);
 	memset(c, 0, sizeof(*c));
 }
 

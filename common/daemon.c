@@ -266,6 +266,9 @@ const char *daemon_listen_error(int err)
 	case -EHOSTUNREACH:
 		return "nobody knows that name; correct the cluster file or "
 		       "/etc/hosts, or say --listen";
+	case -ENOKEY:
+		return "that is for other machines to connect to, and the "
+		       "cluster file names no key; see hailctl key new";
 	default:
 		return strerror(-err);
 	}

@@ -34,6 +34,15 @@ static bool is_loopback(const struct sockaddr *a, char *text, size_t size,
 	return false;
 }
 
+bool sock_is_local(const struct sockaddr *a)
+{
+	char text[INET6_ADDRSTRLEN];
+	unsigned port;
+
+	return a->sa_family == AF_UNIX ||
+	       is_loopback(a, text, sizeof(text), &port);
+}
+
 bool local_sock_addr(const struct sockaddr *tcp, struct sockaddr_un *ret,
 		     socklen_t *ret_len)
 {

@@ -14,6 +14,9 @@
 
 #include "common/base.h"
 
+/* A loopback or Unix address: what goes there stays on this machine. */
+bool sock_is_local(const struct sockaddr *a);
+
 /* The Unix address that stands for @tcp (numeric, with its port). False:
  * @tcp is not a loopback address, or the environment has HAILFS_TCP=1. */
 bool local_sock_addr(const struct sockaddr *tcp, struct sockaddr_un *ret,

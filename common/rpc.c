@@ -60,6 +60,7 @@ static void run_deadlines(struct rpc_net *n, uint64_t now_ms)
 static void peer_free(struct rpc_peer *p)
 {
 	free(atomic_load(&p->place));
+	free(p->cipher.p);
 	resolve_free(p->lookup);
 	pthread_cond_destroy(&p->send_cond);
 	pthread_mutex_destroy(&p->lock);
@@ -325,6 +326,7 @@ int rpc_net_new(const struct rpc_identity *id, struct rpc_net **ret)
 	n->role = id->role;
 	n->peer_id = id->peer_id;
 	snprintf(n->name, sizeof(n->name), "%s", id->name ? id->name : "");
+	n->gate = id->gate;
 	atomic_store(&n->session, id->session);
 	atomic_store(&n->cluster_id, id->cluster_id);
 	atomic_store(&n->spin_us, spin_default());

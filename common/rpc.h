@@ -12,6 +12,7 @@
 #ifndef COMMON_RPC_H
 #define COMMON_RPC_H
 
+#include "common/gate.h"
 #include "common/wire.h"
 #include "common/wire_blk.h"
 
@@ -71,6 +72,7 @@ struct rpc_call {
 	uint32_t priv_state;
 	uint32_t priv_body_crc;
 	uint8_t priv_header[WIRE_HEADER_SIZE];
+	uint8_t priv_tags[2][SEAL_TAG_SIZE]; /* of a sealed connection */
 };
 
 /* What a peer is told about. Callbacks run on the net's thread; epoch() also
@@ -83,9 +85,10 @@ struct rpc_peer_ops {
 	void (*up)(struct rpc_peer *p, const struct hello_reply *hr, void *arg);
 	/* Connection lost or could not be made; @err: -errno: what the daemon
 	 * answered to HELLO (-ESTALE: fenced, -EXDEV: another cluster, ...), or
-	 * -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, -EBADMSG, -EHOSTUNREACH (also
-	 * when nobody knows its name). Runs before the calls of the connection
-	 * get -ECONNRESET. May be NULL. */
+	 * what gate_connect() says (-EKEYREJECTED: it takes none of our keys,
+	 * too), or -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, -EBADMSG,
+	 * -EHOSTUNREACH (also when nobody knows its name). Runs before the
+	 * calls of the connection get -ECONNRESET. May be NULL. */
 	void (*down)(struct rpc_peer *p, int err, void *arg);
 	/* A reply came with a larger epoch than rpc_set_epoch() told; once an
 	 * epoch and peer, before the reply's callback. May be NULL. */
@@ -98,6 +101,7 @@ struct rpc_identity {
 	uint64_t session; /* changed by rpc_set_session() */
 	uint64_t cluster_id;
 	const char *name;
+	struct gate *gate; /* borrowed; NULL: none is asked */
 };
 
 /* Starts the thread. @id is copied. Returns 0 or -errno. */

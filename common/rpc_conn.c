@@ -3,6 +3,7 @@
 
 #include "common/crc32c.h"
 #include "common/diag.h"
+#include "common/frame_out.h"
 #include "common/frame_pool.h"
 #include "common/local_sock.h"
 #include "common/status.h"
@@ -23,6 +24,7 @@
  * something was answered: try again soon. HELLO alone says nothing: who closes
  * behind it each time is not to be asked a hundred times a second. */
 #define GOOD_CONN_MS 1000u
+#define HELLO_SIZE_MAX (128 + RPC_NAME_MAX)
 /* See incarnation_leap(). */
 #define LEAP_S_MIN 60u
 #define LEAP_S_MAX (1u << 30)
@@ -83,6 +85,18 @@ static void incarnation_leap(struct rpc_net *n)
 }
 
 /* Returns 0 or -errno. A fresh socket takes these few bytes at once. */
+static int send_now(struct rpc_peer *p, const void *bytes, size_t len)
+{
+	ssize_t n = send(p->fd, bytes, len, MSG_NOSIGNAL);
+
+	if (n < 0)
+		return -errno;
+	if ((size_t)n != len)
+		return -EIO;
+	count(&p->net->n.bytes_out, (uint64_t)n);
+	return 0;
+}
+
 static int hello_send(struct rpc_peer *p)
 {
 	struct rpc_net *n = p->net;
@@ -94,14 +108,12 @@ static int hello_send(struct rpc_peer *p)
 		.peer_id = n->peer_id,
 		.name = { n->name, (uint32_t)strlen(n->name) },
 	};
-	uint8_t body[128 + RPC_NAME_MAX];
+	uint8_t frame[WIRE_HEADER_SIZE + 2 * SEAL_TAG_SIZE + HELLO_SIZE_MAX];
+	uint8_t *body = frame + frame_out_rest(p->seal);
 	struct rpc_call c = { .opcode = WIRE_OP_HELLO, .body = body };
-	struct iovec iov[2];
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
 	struct wire_out o;
-	ssize_t len;
 
-	wire_out_init(&o, body, sizeof(body));
+	wire_out_init(&o, body, HELLO_SIZE_MAX);
 	hello_encode(&o, &m);
 	assert(!o.overflow);
 	c.body_len = (uint32_t)o.len;
@@ -110,15 +122,9 @@ static int hello_send(struct rpc_peer *p)
 	c.priv_id = p->hello_id = p->id_next++;
 	pthread_mutex_unlock(&p->lock);
 	call_header_write(p, &c);
-	iov[0] = (struct iovec){ c.priv_header, WIRE_HEADER_SIZE };
-	iov[1] = (struct iovec){ body, c.body_len };
-	len = sendmsg(p->fd, &msg, MSG_NOSIGNAL);
-	if (len < 0)
-		return -errno;
-	if ((size_t)len != WIRE_HEADER_SIZE + c.body_len)
-		return -EIO;
-	count(&n->n.bytes_out, (uint64_t)len);
-	return 0;
+	memcpy(frame, c.priv_header, WIRE_HEADER_SIZE);
+	frame_out_seal(p->seal, frame, o.len);
+	return send_now(p, frame, frame_out_size(p->seal, o.len));
 }
 
 /* Closes the socket and sorts the calls. @lost: those to be ended; NULL:
@@ -135,6 +141,8 @@ static void conn_drop(struct rpc_peer *p, struct call_list *lost)
 	if (p->conn >= CONN_UP_BEGINS)
 		send_requeue(p, lost);
 	p->conn = CONN_DOWN;
+	seal_free(p->seal);
+	p->seal = NULL;
 	send_resume(p);
 	pthread_mutex_unlock(&p->lock);
 	if (fd >= 0)
@@ -158,8 +166,36 @@ static void conn_refused(struct rpc_peer *p, int err)
 	rpc_timer_start(p->net, &p->timer, 0); /* see conn_reset() */
 }
 
+/* The daemon does not know this key: the next one, or the try has failed. */
+static void key_refused(struct rpc_peer *p)
+{
+	p->key_at++;
+	conn_drop(p, NULL);
+	rpc_timer_start(p->net, &p->timer, 0); /* see conn_reset() */
+}
+
+/* After frame_in_next(), which said @rv: the handshake goes on, or is over.
+ * Returns 0 or -errno. */
+static int greet_on(struct rpc_peer *p, int rv)
+{
+	const void *out;
+	size_t len = frame_in_out(&p->in, &out);
+	int sent = len > 0 ? send_now(p, out, len) : 0;
+
+	if (rv < 0 || sent < 0)
+		return rv < 0 ? rv : sent;
+	if (!frame_in_greeted(&p->in))
+		return 0;
+	pthread_mutex_lock(&p->lock);
+	p->seal = frame_in_sealer(&p->in);
+	p->conn = CONN_HELLO;
+	pthread_mutex_unlock(&p->lock);
+	return hello_send(p);
+}
+
 static void connected(struct rpc_peer *p)
 {
+	struct frame *f;
 	int err = 0;
 	socklen_t len = sizeof(err);
 
@@ -169,9 +205,12 @@ static void connected(struct rpc_peer *p)
 		conn_refused(p, -err);
 		return;
 	}
-	conn_set(p, CONN_HELLO);
+	conn_set(p, frame_in_greeted(&p->in) ? CONN_HELLO : CONN_GREET);
 	rpc_timer_start(p->net, &p->timer, RPC_HELLO_MS);
-	err = hello_send(p);
+	if (p->conn == CONN_HELLO)
+		err = hello_send(p);
+	else
+		err = greet_on(p, frame_in_next(&p->in, &f));
 	if (err < 0)
 		conn_lose(p, err);
 }
@@ -256,6 +295,7 @@ void conn_start(struct rpc_peer *p)
 		.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
 		.data.ptr = p,
 	};
+	struct greet *greet;
 	int fd, rv;
 
 	assert(p->conn == CONN_DOWN && p->fd < 0);
@@ -270,21 +310,30 @@ void conn_start(struct rpc_peer *p)
 		conn_lose(p, rv);
 		return;
 	}
+	rv = gate_connect(p->net->gate, (const struct sockaddr *)
+			  &p->addrs.addrs[p->addr_at].ss, p->key_at, &greet);
+	if (rv < 0) {
+		conn_lose(p, rv);
+		return;
+	}
 	fd = conn_open(p);
 	pthread_mutex_lock(&p->lock);
 	p->conn = CONN_CONNECTING;
 	p->fd = fd < 0 ? -1 : fd;
 	pthread_mutex_unlock(&p->lock);
-	if (fd < 0) {
-		conn_refused(p, fd);
-		return;
-	}
-	rv = frame_in_init(&p->in, sizeof(struct rpc_held), &frame_pool_bufs);
-	if (rv < 0) {
-		conn_lose(p, rv);
+	rv = fd < 0 ? 0 : frame_in_init(&p->in, sizeof(struct rpc_held),
+					&frame_pool_bufs);
+	if (fd < 0 || rv < 0) {
+		greet_free(greet);
+		if (fd < 0)
+			conn_refused(p, fd);
+		else
+			conn_lose(p, rv);
 		return;
 	}
 	p->in_ready = true;
+	if (greet)
+		frame_in_greet(&p->in, greet);
 	p->ended = false;
 	rpc_timer_start(p->net, &p->timer, RPC_CONNECT_MS);
 	if (epoll_ctl(p->net->epfd, EPOLL_CTL_ADD, fd, &ev) < 0)
@@ -309,7 +358,7 @@ void conn_lose(struct rpc_peer *p, int err)
 
 	conn_drop(p, &lost);
 	p->addrs_chosen = false;
-	p->addr_at = 0;
+	p->addr_at = p->key_at = 0;
 	p->lookup_end_ms = 0;
 	if (was_up)
 		count(&p->net->n.losses, 1);
@@ -356,19 +405,23 @@ void conn_end(struct rpc_peer *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Moves calls past their deadline from @l to @late. locked, sends stopped. */
-static void collect_late(struct rpc_peer *p, struct call_list *l,
+/* Moves calls past their deadline from @l to @late. Returns true when one had
+ * begun to go. locked, sends stopped. */
+static bool collect_late(struct rpc_peer *p, struct call_list *l,
 			 uint64_t now_ms, struct call_list *late)
 {
 	struct rpc_call *c, *next;
+	bool begun = false;
 
 	for (c = l->head; c; c = next) {
 		next = c->priv_next;
 		if (c->priv_deadline_ms > now_ms)
 			continue;
+		begun |= call_is_begun(c);
 		call_unlink(p, c);
 		call_list_add(late, c);
 	}
+	return begun;
 }
 
 static uint64_t list_earliest(const struct call_list *l)
@@ -383,7 +436,6 @@ static uint64_t list_earliest(const struct call_list *l)
 void conn_expire(struct rpc_peer *p, uint64_t now_ms, uint64_t *earliest)
 {
 	struct call_list late = { NULL, NULL };
-	struct rpc_call *head;
 	bool broken = false;
 	uint64_t due_ms;
 
@@ -391,13 +443,11 @@ void conn_expire(struct rpc_peer *p, uint64_t now_ms, uint64_t *earliest)
 	due_ms = u64_min(list_earliest(&p->sent), list_earliest(&p->wait));
 	if (due_ms <= now_ms) {
 		send_stop(p);
-		head = p->send_off > 0 ? p->wait.head : NULL;
-		collect_late(p, &p->sent, now_ms, &late);
-		collect_late(p, &p->wait, now_ms, &late);
-		/* Half of a frame is out and its memory goes back to the
-		 * caller: the stream cannot go on. Sends stay stopped until
-		 * conn_lose(). */
-		broken = head && p->wait.head != head;
+		(void)collect_late(p, &p->sent, now_ms, &late);
+		/* Half of a frame is out, or it has its place in what is
+		 * sealed, and its memory goes back to the caller: the stream
+		 * cannot go on. Sends stay stopped until conn_lose(). */
+		broken = collect_late(p, &p->wait, now_ms, &late);
 		if (broken)
 			p->send_off = 0;
 		else
@@ -492,7 +542,7 @@ static int deliver(struct rpc_peer *p, struct frame *f)
 	int rv;
 
 	held->taken = &taken;
-	if (!(f->h.flags & WIRE_F_REPLY))
+	if (!(f->h.flags & WIRE_F_REPLY) || p->conn == CONN_GREET)
 		rv = -EBADMSG;
 	else if (cluster_id && f->h.cluster_id && f->h.status == 0 &&
 		 f->h.cluster_id != cluster_id)
@@ -526,6 +576,8 @@ static int deliver_all(struct rpc_peer *p)
 		if (atomic_load(&p->closing) || atomic_load(&p->reset_wanted))
 			return 0;
 	}
+	if (p->conn == CONN_GREET)
+		return greet_on(p, rv == -EAGAIN ? -ENOMEM : rv);
 	if (rv == -EBADMSG || rv == -EPROTONOSUPPORT) {
 		count(&p->net->n.bad_frames, 1);
 		/* Once, until it has spoken sense again. */
@@ -563,7 +615,8 @@ static int read_once(struct rpc_peer *p)
 	if (len < 0)
 		return errno == EAGAIN ? READ_EMPTY : -errno;
 	if (len == 0)
-		return -ECONNRESET;
+		return p->conn == CONN_HELLO && frame_in_key_wanted(&p->in) ?
+			       -EKEYREJECTED : -ECONNRESET;
 	count(&p->net->n.bytes_in, (uint64_t)len);
 	frame_in_fed(&p->in, (size_t)len);
 	rv = deliver_all(p);
@@ -577,7 +630,8 @@ void conn_read(struct rpc_peer *p)
 	int rv = READ_MORE;
 
 	p->readable = false;
-	if ((p->conn != CONN_HELLO && p->conn != CONN_UP) || p->bad)
+	if ((p->conn != CONN_GREET && p->conn != CONN_HELLO &&
+	     p->conn != CONN_UP) || p->bad)
 		return;
 	for (int i = 0; i < READ_BUDGET; i++) {
 		rv = read_once(p);
@@ -588,6 +642,10 @@ void conn_read(struct rpc_peer *p)
 		if (rv < 0 || rv == READ_EMPTY ||
 		    (rv == READ_SHORT && !p->ended))
 			break;
+	}
+	if (rv == -EKEYREJECTED) {
+		key_refused(p);
+		return;
 	}
 	if (rv < 0 && net_is_self(p->net)) {
 		conn_lose(p, rv);

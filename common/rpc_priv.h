@@ -38,6 +38,8 @@ enum call_state {
 	CALL_DONE = 5, /* in no list; about to be called back */
 	CALL_STATE_MASK = 0xff,
 	CALL_FIRST = 0x100, /* flag: belongs to the connection */
+	CALL_SEALED = 0x200, /* flag: has its place in the sealed stream, so
+			      * it is the next to go, as it is */
 };
 
 struct call_list {
@@ -47,6 +49,7 @@ struct call_list {
 enum conn_state {
 	CONN_DOWN, /* p->timer says when to try again */
 	CONN_CONNECTING,
+	CONN_GREET, /* the handshake, common/greet.h */
 	CONN_HELLO, /* HELLO sent */
 	CONN_UP_BEGINS, /* ops->up() runs */
 	CONN_UP,
@@ -84,6 +87,14 @@ struct rpc_peer {
 	size_t send_off; /* bytes of wait.head that are out */
 	struct call_list wait, sent; /* in order */
 	struct rpc_call *first_last; /* last rpc_send_first() of this up() */
+	/* Of who writes; without one, the net's thread. NULL: not sealed. */
+	struct seal *seal;
+	/* What is encrypted and not yet out: the bytes of all CALL_SEALED of
+	 * wait, [off, len). Of who writes. */
+	struct rpc_cipher {
+		uint8_t *p;
+		size_t off, len, cap;
+	} cipher;
 	uint64_t id_next;
 	struct rpc_call *hash[RPC_HASH_SIZE]; /* by id */
 
@@ -98,6 +109,7 @@ struct rpc_peer {
 	struct resolved_list addrs; /* of host, or what was last known */
 	bool addrs_chosen; /* this try's; addr_at is the one that is tried */
 	uint32_t addr_at;
+	uint32_t key_at; /* of the gate's, which is tried */
 	struct resolve *lookup; /* NULL: none under way */
 	uint64_t lookup_end_ms; /* this try waits no longer; 0: not yet begun */
 	uint64_t lookup_poll_ms;
@@ -120,6 +132,7 @@ struct rpc_net {
 	uint8_t role;
 	uint32_t peer_id;
 	char name[RPC_NAME_MAX + 1];
+	struct gate *gate;
 	_Atomic uint64_t session, cluster_id, epoch;
 	_Atomic uint32_t spin_us;
 	int epfd, wakefd;
@@ -206,6 +219,8 @@ void call_list_del(struct call_list *l, struct rpc_call *c);
 /* Writes the frame header of now: epoch, session. locked. */
 void call_header_write(struct rpc_peer *p, struct rpc_call *c);
 bool call_is_sent(const struct rpc_call *c); /* wholly; locked */
+/* It cannot be taken back: the stream could not go on. locked. */
+bool call_is_begun(const struct rpc_call *c);
 /* Takes a call out of its list and the id table. locked. */
 void call_unlink(struct rpc_peer *p, struct rpc_call *c);
 struct rpc_call *call_find(struct rpc_peer *p, uint64_t id); /* locked */

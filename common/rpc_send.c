@@ -3,6 +3,7 @@
 #include "common/rpc_priv.h"
 
 #include "common/crc32c.h"
+#include "common/frame_out.h"
 
 #include <sched.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 struct batch {
 	struct rpc_call *calls[BATCH_CALLS];
 	uint32_t call_count;
+	uint32_t sealed; /* so many of them are, or need not be */
 	struct iovec iov[BATCH_IOV];
 	uint32_t iov_count;
 	size_t bytes;
@@ -36,9 +38,20 @@ bool call_is_sent(const struct rpc_call *c)
 	return state_of(c) == CALL_SENT;
 }
 
-static size_t call_size(const struct rpc_call *c)
+bool call_is_begun(const struct rpc_call *c)
 {
-	return WIRE_HEADER_SIZE + (size_t)c->body_len + c->data_len;
+	return state_of(c) == CALL_PARTIAL ||
+	       (state_of(c) == CALL_WAITING && c->priv_state & CALL_SEALED);
+}
+
+static size_t rest_size(const struct rpc_call *c)
+{
+	return (size_t)c->body_len + c->data_len;
+}
+
+static size_t call_size(const struct rpc_peer *p, const struct rpc_call *c)
+{
+	return frame_out_size(p->seal, rest_size(c));
 }
 
 void call_list_add(struct call_list *l, struct rpc_call *c)
@@ -133,22 +146,36 @@ void call_done(struct rpc_peer *p, struct rpc_call *c, int status,
 	c->cb(c, status, f);
 }
 
+/* The @i-th piece of @c on the wire, from 0; many may be empty. */
+static struct iovec call_part(const struct rpc_peer *p, struct rpc_call *c,
+			      int i)
+{
+	bool tagged = p->seal != NULL;
+
+	if (i == 0)
+		return (struct iovec){ c->priv_header, WIRE_HEADER_SIZE };
+	if (i == 1)
+		return (struct iovec){ c->priv_tags[0],
+				       tagged ? SEAL_TAG_SIZE : 0 };
+	if (i == 2)
+		/* sendmsg() does not write through it */
+		return (struct iovec){ (void *)(uintptr_t)c->body,
+				       c->body_len };
+	if (i < 3 + c->iov_count)
+		return c->iov[i - 3];
+	return (struct iovec){ c->priv_tags[1], tagged && rest_size(c) > 0 ?
+						 SEAL_TAG_SIZE : 0 };
+}
+
 /* Adds what is left of @c, whose first @skip bytes are out, as far as iovecs
  * last. Returns true when all of it went in. */
-static bool batch_add(struct batch *b, struct rpc_call *c, size_t skip)
+static bool batch_add(const struct rpc_peer *p, struct batch *b,
+		      struct rpc_call *c, size_t skip)
 {
 	struct iovec part;
 
-	for (int i = -2; i < c->iov_count; i++) {
-		if (i == -2)
-			part = (struct iovec){ c->priv_header,
-					       WIRE_HEADER_SIZE };
-		else if (i == -1)
-			/* sendmsg() does not write through it */
-			part = (struct iovec){ (void *)(uintptr_t)c->body,
-					       c->body_len };
-		else
-			part = c->iov[i];
+	for (int i = 0; i < 4 + c->iov_count; i++) {
+		part = call_part(p, c, i);
 		if (skip >= part.iov_len) {
 			skip -= part.iov_len;
 			continue;
@@ -184,6 +211,27 @@ void call_header_write(struct rpc_peer *p, struct rpc_call *c)
 	wire_header_encode(&h, c->priv_header);
 }
 
+static bool is_crypt(const struct rpc_peer *p)
+{
+	return p->seal && seal_kind(p->seal) == SEAL_CRYPT;
+}
+
+/* May @c, which has begun to go or is fresh, be one of the batch? Encrypted
+ * ones go before others are encrypted. */
+static bool batch_takes(const struct rpc_peer *p, const struct batch *b,
+			const struct rpc_call *c)
+{
+	bool sealed = c->priv_state & CALL_SEALED;
+
+	if (b->call_count == 0)
+		return true;
+	if (is_crypt(p) && sealed != (b->sealed > 0))
+		return false;
+	return (is_crypt(p) && sealed) ||
+	       (b->bytes + call_size(p, c) <= BATCH_BYTES &&
+		b->iov_count + 4 <= BATCH_IOV);
+}
+
 /* Collects the front of p->wait. locked. */
 static void batch_fill(struct rpc_peer *p, struct batch *b)
 {
@@ -191,21 +239,87 @@ static void batch_fill(struct rpc_peer *p, struct batch *b)
 	size_t skip = p->send_off;
 	bool whole = true;
 
-	b->call_count = 0;
+	b->call_count = b->sealed = 0;
 	b->iov_count = 0;
 	b->bytes = 0;
 	for (; c && whole && b->call_count < BATCH_CALLS; c = c->priv_next) {
-		if (b->call_count > 0 &&
-		    (b->bytes + call_size(c) > BATCH_BYTES ||
-		     b->iov_count + 2 > BATCH_IOV))
+		if (!batch_takes(p, b, c))
 			break;
-		if (skip == 0)
+		if (!p->seal || c->priv_state & CALL_SEALED)
+			b->sealed++;
+		if (skip == 0 && !(c->priv_state & CALL_SEALED))
 			call_header_write(p, c);
-		whole = batch_add(b, c, skip);
+		if (p->seal)
+			c->priv_state |= CALL_SEALED;
+		if (is_crypt(p))
+			b->bytes += call_size(p, c);
+		else
+			whole = batch_add(p, b, c, skip);
 		skip = 0;
 		state_set(c, CALL_SENDING);
 		b->calls[b->call_count++] = c;
 	}
+}
+
+static void call_seal(struct rpc_peer *p, struct rpc_call *c, uint8_t **out)
+{
+	seal_begin(p->seal);
+	seal_more(p->seal, c->priv_header, WIRE_HEADER_SIZE, out);
+	seal_end(p->seal, c->priv_tags[0]);
+	if (out) {
+		memcpy(*out, c->priv_tags[0], SEAL_TAG_SIZE);
+		*out += SEAL_TAG_SIZE;
+	}
+	if (rest_size(c) == 0)
+		return;
+	seal_begin(p->seal);
+	for (int i = 2; i < 3 + c->iov_count; i++) {
+		struct iovec part = call_part(p, c, i);
+
+		seal_more(p->seal, part.iov_base, part.iov_len, out);
+	}
+	seal_end(p->seal, c->priv_tags[1]);
+	if (out) {
+		memcpy(*out, c->priv_tags[1], SEAL_TAG_SIZE);
+		*out += SEAL_TAG_SIZE;
+	}
+}
+
+/* Room for @len bytes, of which none is there. Returns 0 or -ENOMEM. */
+static int cipher_room(struct rpc_cipher *a, size_t len)
+{
+	assert(a->off == a->len);
+	a->off = a->len = 0;
+	if (a->cap >= len)
+		return 0;
+	free(a->p);
+	a->p = malloc(len);
+	a->cap = a->p ? len : 0;
+	return a->p ? 0 : -ENOMEM;
+}
+
+/* Seals what is fresh in the batch. By who writes, without the lock. Returns 0
+ * or -ENOMEM. */
+static int batch_seal(struct rpc_peer *p, struct batch *b)
+{
+	struct rpc_cipher *a = &p->cipher;
+	bool crypt = is_crypt(p);
+	uint8_t *out;
+
+	if (crypt && b->sealed == 0) {
+		if (cipher_room(a, b->bytes) < 0)
+			return -ENOMEM;
+		a->len = b->bytes;
+	}
+	out = a->p;
+	for (uint32_t i = b->sealed; i < b->call_count; i++)
+		call_seal(p, b->calls[i], crypt ? &out : NULL);
+	if (crypt) {
+		assert(b->sealed > 0 || out == a->p + a->len);
+		b->iov[0] = (struct iovec){ a->p + a->off, a->len - a->off };
+		b->iov_count = 1;
+	}
+	return 0;
 }
 
 /* @len bytes of the batch are out. locked. */
@@ -213,7 +327,7 @@ static void batch_account(struct rpc_peer *p, struct batch *b, size_t len)
 {
 	for (uint32_t i = 0; i < b->call_count; i++) {
 		struct rpc_call *c = b->calls[i];
-		size_t left = call_size(c) - p->send_off;
+		size_t left = call_size(p, c) - p->send_off;
 
 		assert(p->wait.head == c);
 		if (len < left) {
@@ -240,17 +354,22 @@ static bool write_batch(struct rpc_peer *p)
 	struct batch b;
 	struct msghdr msg = { .msg_iov = b.iov };
 	int fd = p->fd, err;
-	ssize_t len;
+	ssize_t len = -1;
 
 	batch_fill(p, &b);
 	/* Set before, so that an EPOLLOUT that comes at once is not lost. */
 	p->send_full = true;
 	pthread_mutex_unlock(&p->lock);
+	err = p->seal ? -batch_seal(p, &b) : 0;
 	msg.msg_iovlen = b.iov_count;
-	do
-		len = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (len < 0 && errno == EINTR);
-	err = len < 0 ? errno : 0;
+	if (!err) {
+		do
+			len = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+		while (len < 0 && errno == EINTR);
+		err = len < 0 ? errno : 0;
+	}
+	if (len > 0 && is_crypt(p))
+		p->cipher.off += (size_t)len;
 	if (len > 0)
 		count(&p->net->n.bytes_out, (uint64_t)len);
 	if (err && err != EAGAIN)
@@ -400,6 +519,7 @@ void send_requeue(struct rpc_peer *p, struct call_list *lost)
 			     !(c->priv_state & CALL_FIRST);
 
 		next = c->priv_next;
+		c->priv_state &= ~(uint32_t)CALL_SEALED;
 		if (state_of(c) == CALL_SENT) {
 			flight_add(p, -1);
 			state_set(c, CALL_PARTIAL); /* is in p->wait now */
@@ -416,4 +536,5 @@ void send_requeue(struct rpc_peer *p, struct call_list *lost)
 		count(&p->net->n.resent, 1);
 	}
 	p->send_off = 0;
+	p->cipher.off = p->cipher.len = 0;
 }

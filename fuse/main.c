@@ -18,6 +18,7 @@
 
 #include "common/daemon.h"
 #include "common/diag.h"
+#include "common/gate.h"
 #include "common/opt.h"
 #include "common/place.h"
 #include "common/stats.h"
@@ -322,7 +323,11 @@ static const char *start_reason(int err)
 		       "cluster file with yours";
 	case -EPROTONOSUPPORT:
 		return "it is of another release, which speaks another "
-		       "protocol; install the same one everywhere";
+		       "protocol; install the same one everywhere, or 'wire' "
+		       "of its cluster file asks for more";
+	case -EKEYREJECTED:
+	case -ENOKEY:
+		return gate_error(err);
 	case -EHOSTUNREACH:
 		return "its name is not known, or there is no way to it; "
 		       "correct the cluster file, or /etc/hosts";

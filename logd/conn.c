@@ -10,6 +10,7 @@
 
 #include "common/daemon.h"
 #include "common/diag.h"
+#include "common/frame_out.h"
 #include "common/frame_pool.h"
 #include "common/local_sock.h"
 #include "common/resolve.h"
@@ -43,6 +44,7 @@ struct listener {
 
 struct lconn_set {
 	struct loop *loop;
+	struct gate *gate;
 	unsigned conn_max;
 	const struct lconn_ops *ops;
 	void *arg;
@@ -61,6 +63,8 @@ struct lconn {
 	struct lconn *next, *prev, *dirty_next;
 	void *user;
 	struct frame_in in;
+	struct seal *seal; /* NULL: frames are not sealed */
+	bool greeted; /* so @seal is known */
 	struct frame *held;
 	uint8_t *out;
 	size_t out_off, out_len, out_cap; /* [off, len) is to be sent */
@@ -148,6 +152,7 @@ static void conn_free(struct lconn *c)
 {
 	frame_free(c->held);
 	frame_in_fini(&c->in);
+	seal_free(c->seal);
 	free(c->out);
 	free(c);
 }
@@ -176,7 +181,8 @@ static void watch(struct lconn *c)
 
 /* ---- sending ---- */
 
-uint8_t *lconn_out(struct lconn *c, size_t len)
+/* NULL: closed. */
+static uint8_t *out_room(struct lconn *c, size_t len)
 {
 	size_t cap = c->out_cap ? c->out_cap : 4096;
 	uint8_t *p;
@@ -198,6 +204,20 @@ uint8_t *lconn_out(struct lconn *c, size_t len)
 	c->out_len += len;
 	mark_dirty(c);
 	return p;
+}
+
+uint8_t *lconn_frame(struct lconn *c, size_t len, uint8_t **rest)
+{
+	uint8_t *p = out_room(c, frame_out_size(c->seal, len));
+
+	if (p)
+		*rest = p + frame_out_rest(c->seal);
+	return p;
+}
+
+void lconn_frame_end(struct lconn *c, uint8_t *frame, size_t len)
+{
+	frame_out_seal(c->seal, frame, len);
 }
 
 static void send_some(struct lconn *c)
@@ -261,12 +281,50 @@ static bool is_excessive(const struct lconn *c)
 	return !c->trusted && (h->body_len > HELLO_BODY_MAX || h->data_len > 0);
 }
 
-static void bad_frame(struct lconn *c, const char *why)
+static const char *bad_word(int err)
+{
+	switch (err) {
+	case 0:
+		return "size";
+	case -EBADMSG:
+		return "checksum";
+	case -EKEYREJECTED:
+		return "key";
+	case -EPROTONOSUPPORT:
+		return "version";
+	default:
+		return "memory";
+	}
+}
+
+static void bad_frame(struct lconn *c, int err)
 {
 	stats_count(&c->set->n.bad_frames, 1);
 	diag_warn("conn", "what=bad-frame peer=%s reason=%s action=close",
-		  c->name, why);
-	lconn_close(c);
+		  c->name, bad_word(err));
+	if (c->greeted)
+		lconn_close(c);
+	else
+		lconn_close_after_send(c); /* it is told why */
+}
+
+/* After frame_in_next(): what the handshake says is sent; from its end on
+ * frames are sealed. Returns 0, or -ENOMEM and it is closed. */
+static int greet_on(struct lconn *c)
+{
+	const void *out;
+	size_t len = frame_in_out(&c->in, &out);
+	uint8_t *p = len > 0 ? out_room(c, len) : NULL;
+
+	if (len > 0 && !p)
+		return -ENOMEM;
+	if (p)
+		memcpy(p, out, len);
+	if (!frame_in_greeted(&c->in))
+		return 0;
+	c->greeted = true;
+	c->seal = frame_in_sealer(&c->in);
+	return 0;
 }
 
 /* Takes the next frame to c->held. False: there is none now. */
@@ -274,14 +332,14 @@ static bool next_frame(struct lconn *c)
 {
 	int rv = frame_in_next(&c->in, &c->held);
 
+	if (!c->greeted && greet_on(c) < 0)
+		return false;
 	if (rv == 1) {
 		stats_count(&c->set->n.frames_in, 1);
 		return true;
 	}
 	if (rv < 0 || is_excessive(c))
-		bad_frame(c, rv == -ENOMEM || rv == -EAGAIN ? "memory" :
-			     rv == -EPROTONOSUPPORT ? "version" :
-			     rv == -EBADMSG ? "checksum" : "size");
+		bad_frame(c, rv);
 	return false;
 }
 
@@ -394,14 +452,21 @@ static void peer_name(int fd, const struct sockaddr_storage *ss, socklen_t len,
 static int conn_new(struct lconn_set *s, int fd)
 {
 	struct lconn *c = calloc(1, sizeof(*c));
+	struct greet *greet = NULL;
 	int rv;
 
 	if (!c)
 		return -ENOMEM;
-	if (frame_in_init(&c->in, 0, &frame_pool_bufs) < 0) {
+	rv = gate_accept(s->gate, fd, &greet);
+	if (rv == 0)
+		rv = frame_in_init(&c->in, 0, &frame_pool_bufs);
+	if (rv < 0) {
+		greet_free(greet);
 		free(c);
-		return -ENOMEM;
+		return rv;
 	}
+	if (greet)
+		frame_in_greet(&c->in, greet);
 	c->set = s;
 	c->fd.fn = on_event;
 	c->fd.fd = fd;
@@ -516,6 +581,8 @@ static int listen_at(struct lconn_set *s, const char *addr, uint16_t port)
 	int fd, one = 1, rv;
 
 	rv = resolve_wait(addr, port, &list);
+	if (rv == 0)
+		rv = gate_listen(s->gate, (struct sockaddr *)&at->ss);
 	if (rv < 0)
 		return rv;
 	fd = socket(at->ss.ss_family,
@@ -541,13 +608,18 @@ static int listen_at(struct lconn_set *s, const char *addr, uint16_t port)
 	return 0;
 }
 
-int lconn_set_new(struct loop *l, const char *addr, uint16_t port,
-		  unsigned conn_max, const struct lconn_ops *ops, void *arg,
+int lconn_set_new(struct loop *l, struct gate *gate, const char *addr,
+		  uint16_t port, unsigned conn_max,
+		  const struct lconn_ops *ops, void *arg,
 		  struct lconn_set **ret, char *why, size_t why_size)
 {
 	struct lconn_set *s = calloc(1, sizeof(*s));
-	int rv = s ? listen_at(s, addr, port) : -ENOMEM;
+	int rv = -ENOMEM;
 
+	if (s) {
+		s->gate = gate;
+		rv = listen_at(s, addr, port);
+	}
 	if (rv < 0) {
 		snprintf(why, why_size, "cannot listen at %s:%u: %s", addr,
 			 port, daemon_listen_error(rv));

@@ -11,6 +11,7 @@
 #define LOGD_CONN_H
 
 #include "common/frame_in.h"
+#include "common/gate.h"
 #include "logd/loop.h"
 
 struct lconn;
@@ -33,10 +34,11 @@ struct lconn_stats {
 	uint64_t open;
 };
 
-/* Listens at @addr:@port (0: any). @ops: borrowed. Returns 0, or -errno with a
- * sentence in @why. */
-int lconn_set_new(struct loop *l, const char *addr, uint16_t port,
-		  unsigned conn_max, const struct lconn_ops *ops, void *arg,
+/* Listens at @addr:@port (0: any). @gate, @ops: borrowed. Returns
+ * 0, or -errno with a sentence in @why. */
+int lconn_set_new(struct loop *l, struct gate *gate, const char *addr,
+		  uint16_t port, unsigned conn_max,
+		  const struct lconn_ops *ops, void *arg,
 		  struct lconn_set **ret, char *why, size_t why_size)
 	must_check;
 /* Stops accepting, closes all. */
@@ -63,8 +65,11 @@ void lconn_close(struct lconn *c);
 void lconn_close_after_send(struct lconn *c);
 bool lconn_is_closed(const struct lconn *c);
 
-/* Room for @len bytes behind what is gathered, which leave with it. NULL: the
- * connection is closed (now, if there is no memory). */
-uint8_t *lconn_out(struct lconn *c, size_t len);
+/* Room for a frame behind what is gathered, which leaves with it: its header
+ * goes to what is returned, its @len bytes of body and data to *rest; then
+ * lconn_frame_end(). NULL: the connection is closed (now, if there is no
+ * memory). */
+uint8_t *lconn_frame(struct lconn *c, size_t len, uint8_t **rest);
+void lconn_frame_end(struct lconn *c, uint8_t *frame, size_t len);
 
 #endif

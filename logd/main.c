@@ -302,6 +302,7 @@ static int make_serve(struct logd *d)
 	struct lserve_options o = {
 		.loop = d->loop,
 		.lend = d->lend,
+		.gate = d->conf.gate,
 		.addr = d->cfg.listen ? d->cfg.listen : d->self->addr,
 		.port = d->self->port,
 		.cluster_id = d->conf.cluster_id,

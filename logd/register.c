@@ -375,6 +375,7 @@ int lreg_new(const struct lreg_options *o, struct lreg **ret)
 		.peer_id = o->daemon_id,
 		.cluster_id = o->conf->cluster_id,
 		.name = "hail-logd",
+		.gate = o->conf->gate,
 	};
 	struct lreg *r;
 	int rv;

@@ -54,16 +54,17 @@ void lserve_reply(struct lreq *q, int err, const void *body, size_t len,
 		.data_len = (uint32_t)data_len,
 		.body_crc = crc32c(0, body, len),
 	};
-	uint8_t *p = lconn_out(q->c, WIRE_HEADER_SIZE + len + data_len);
+	uint8_t *rest, *p = lconn_frame(q->c, len + data_len, &rest);
 
 	account(q, err);
 	if (!p)
 		return;
 	wire_header_encode(&h, p);
 	if (len > 0)
-		memcpy(p + WIRE_HEADER_SIZE, body, len);
+		memcpy(rest, body, len);
 	if (data_len > 0)
-		memcpy(p + WIRE_HEADER_SIZE + len, data, data_len);
+		memcpy(rest + len, data, data_len);
+	lconn_frame_end(q->c, p, len + data_len);
 }
 
 static void put_reply(struct lreq *q, struct wire_out *o, uint32_t flags)
@@ -552,8 +553,8 @@ int lserve_new(const struct lserve_options *o, struct lserve **ret, char *why,
 	s->state = "starting";
 	s->start_ms = clock_now_ms(CLOCK_MONOTONIC);
 	s->wait_timer.fn = on_wait;
-	rv = lconn_set_new(o->loop, o->addr, o->port, o->conn_max, &ops, s,
-			   &s->conns, why, why_size);
+	rv = lconn_set_new(o->loop, o->gate, o->addr, o->port, o->conn_max,
+			   &ops, s, &s->conns, why, why_size);
 	if (rv < 0) {
 		free(s);
 		return rv;

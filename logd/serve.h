@@ -23,6 +23,7 @@ struct stats;
 struct lserve_options {
 	struct loop *loop;
 	struct lend *lend;
+	struct gate *gate; /* NULL: nobody is asked for a key */
 	const char *addr; /* to listen at */
 	uint16_t port; /* 0: any */
 	uint64_t cluster_id;

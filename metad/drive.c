@@ -365,7 +365,8 @@ int drive_new(struct metad *md, struct drive **ret)
 	struct rpc_identity id = { .role = WIRE_ROLE_METAD,
 				   .peer_id = md->self->id,
 				   .cluster_id = md->cluster_id,
-				   .name = "hail-metad" };
+				   .name = "hail-metad",
+				   .gate = md->conf->gate };
 	struct drive *d = calloc(1, sizeof(*d));
 	int rv;
 

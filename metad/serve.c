@@ -7,6 +7,8 @@
 
 #include "common/crc32c.h"
 #include "common/diag.h"
+#include "common/frame_out.h"
+#include "common/gate.h"
 #include "common/local_sock.h"
 #include "common/resolve.h"
 #include "common/status.h"
@@ -91,26 +93,28 @@ static void send_frame(struct metad *md, const struct reply_to *to, int status,
 			       .durable = metad_durable(md) };
 	size_t prefix_len = prefix ? meta_rhdr_size(&r) : 0;
 	struct wire_out o;
-	uint8_t *at;
+	uint8_t *at, *rest;
 
 	if (status != 0)
 		stats_count(&md->stats.errors, 1);
 	if (!c || c->closing)
 		return;
-	if (!buf_reserve(&c->out, WIRE_HEADER_SIZE + prefix_len + len)) {
+	if (!buf_reserve(&c->out, frame_out_size(c->seal, prefix_len + len))) {
 		serve_conn_close(c);
 		return;
 	}
 	at = c->out.p + c->out.len;
-	wire_out_init(&o, at + WIRE_HEADER_SIZE, prefix_len + len);
+	rest = at + frame_out_rest(c->seal);
+	wire_out_init(&o, rest, prefix_len + len);
 	if (prefix)
 		meta_rhdr_encode(&o, &r);
 	wire_put_raw(&o, body, len);
 	assert(!o.overflow && o.len <= FRAME_BODY_MAX);
 	h.body_len = (uint32_t)o.len;
-	h.body_crc = crc32c(0, at + WIRE_HEADER_SIZE, o.len);
+	h.body_crc = crc32c(0, rest, o.len);
 	wire_header_encode(&h, at);
-	c->out.len += WIRE_HEADER_SIZE + o.len;
+	frame_out_seal(c->seal, at, o.len);
+	c->out.len += frame_out_size(c->seal, o.len);
 	conn_dirty(c);
 }
 
@@ -175,6 +179,7 @@ static void conn_closed(uv_handle_t *h)
 	s->conn_count--;
 	request_conn_gone(c);
 	frame_in_fini(&c->in);
+	seal_free(c->seal);
 	free(c->out.p);
 	free(c->flight.p);
 	free(c);
@@ -259,6 +264,35 @@ static bool is_excessive(const struct conn *c)
 	return !c->hello && (h->body_len > HELLO_BODY_MAX || h->data_len > 0);
 }
 
+/* After frame_in_next(): what the handshake says is sent; from its end on
+ * frames are sealed. */
+static void conn_greet(struct conn *c)
+{
+	const void *out;
+	size_t len = frame_in_out(&c->in, &out);
+
+	if (len > 0 && !buf_reserve(&c->out, len)) {
+		serve_conn_close(c);
+		return;
+	}
+	if (len > 0) {
+		memcpy(c->out.p + c->out.len, out, len);
+		c->out.len += len;
+		conn_dirty(c);
+	}
+	if (!frame_in_greeted(&c->in))
+		return;
+	c->greeted = true;
+	c->seal = frame_in_sealer(&c->in);
+}
+
+static void conn_bad(struct conn *c, int err)
+{
+	stats_count(&c->md->stats.bad_frames, 1);
+	diag_warn("serve", "event=bad-frame peer=%s name=\"%s\" error=%d",
+		  c->peer, c->name, -err);
+}
+
 /* Handles what has arrived whole. */
 static void conn_frames(struct conn *c)
 {
@@ -271,6 +305,8 @@ static void conn_frames(struct conn *c)
 			return;
 		}
 		rv = frame_in_next(&c->in, &f);
+		if (!c->greeted)
+			conn_greet(c);
 		if (rv <= 0)
 			break;
 		c->md->activity++;
@@ -283,11 +319,8 @@ static void conn_frames(struct conn *c)
 		rv = -EBADMSG;
 	if (c->closing || rv >= 0)
 		return;
-	if (rv == -EBADMSG || rv == -EPROTONOSUPPORT) {
-		stats_count(&c->md->stats.bad_frames, 1);
-		diag_warn("serve", "event=bad-frame peer=%s name=\"%s\" "
-			  "error=%d", c->peer, c->name, -rv);
-	}
+	if (rv != -ENOMEM)
+		conn_bad(c, rv);
 	serve_conn_close(c);
 }
 
@@ -438,6 +471,24 @@ static struct conn *conn_new(struct serve *s, const uv_stream_t *listener)
 	return c;
 }
 
+/* Returns 0 or -errno: it is not let in. */
+static int greet_begin(struct conn *c)
+{
+	struct greet *g;
+	uv_os_fd_t fd;
+	int rv = uv_fileno((uv_handle_t *)&c->sock.stream, &fd);
+
+	if (rv == 0)
+		rv = gate_accept(c->md->conf->gate, fd, &g);
+	if (rv < 0) {
+		conn_bad(c, rv);
+		return rv;
+	}
+	if (g)
+		frame_in_greet(&c->in, g);
+	return 0;
+}
+
 static void on_connection(uv_stream_t *listener, int status)
 {
 	struct serve *s = listener->data;
@@ -463,6 +514,10 @@ static void on_connection(uv_stream_t *listener, int status)
 	}
 	stats_count(&s->md->stats.connections, 1);
 	sock_tune(c, listener);
+	if (greet_begin(c) < 0) {
+		conn_shut(c);
+		return;
+	}
 	if (uv_read_start(&c->sock.stream, on_alloc, on_read) < 0)
 		conn_shut(c);
 	else
@@ -589,7 +644,9 @@ int serve_listen(struct serve *s, const char *addr, uint16_t port)
 
 	if (rv < 0)
 		return rv;
-	rv = uv_timer_init(&s->md->loop, &s->sweep);
+	rv = gate_listen(s->md->conf->gate, (void *)&list.addrs[0].ss);
+	if (rv == 0)
+		rv = uv_timer_init(&s->md->loop, &s->sweep);
 	if (rv == 0) {
 		s->sweeping = true;
 		s->sweep.data = s;

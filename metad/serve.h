@@ -29,6 +29,8 @@ struct conn {
 		uv_pipe_t pipe; /* a peer on this machine */
 	} sock;
 	struct frame_in in;
+	struct seal *seal; /* NULL: frames are not sealed */
+	bool greeted; /* so @seal is known */
 	struct conn_buf {
 		uint8_t *p;
 		size_t len, cap;

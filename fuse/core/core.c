@@ -169,6 +169,7 @@ static int core_new_parts(struct core *c)
 		.role = WIRE_ROLE_CLIENT,
 		.cluster_id = c->opt.conf->cluster_id,
 		.name = c->opt.mountpoint,
+		.gate = c->opt.conf->gate,
 	};
 	int err = rpc_net_new(&id, &c->net);
 	if (err)

@@ -69,11 +69,12 @@ bad 1 'x.conf: .*File too large' hailctl -c "$T/x.conf" status
 
 # ---- names nobody knows, addresses nobody has ----
 mkdir "$T/d"
+(cd "$T" && "$CTL" key new key >/dev/null) || fail "no key"
 for where in "no..name nobody.knows.that.name" \
 	"192.0.2.1 machine.does.not.have.that.address"; do
 	addr=${where% *}
-	printf 'id 5\nmetad 1 %s:9000\nblockd 1 %s:9001\n' "$addr" "$addr" \
-		>"$T/x.conf"
+	printf 'id 5\nkey key\nmetad 1 %s:9000\nblockd 1 %s:9001\n' "$addr" \
+		"$addr" >"$T/x.conf"
 	for p in metad blockd; do
 		bad 3 "cannot listen at $addr:900.: .*${where#* }" \
 			hail-$p -c "$T/x.conf" --id 1 --data "$T/d/$p" -f

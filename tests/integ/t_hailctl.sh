@@ -297,6 +297,14 @@ umount -l "$MNT"
 code 0 local up "$C"
 [ "$(cat "$MNT/a")" = hello ] || fail "the file changed"
 
+code 0 key new "$T/key" --json
+json "d['path'] == '$T/key' and len(d['id']) == 16"
+code 1 key new "$T/key"; says "hailctl key rotate"
+code 0 key rotate "$T/key" --json
+[ "$(grep -c '^key ' "$T/key")" = 2 ] || fail "the key in use is gone"
+chmod 644 "$T/key"
+code 1 key rotate "$T/key"; says "$T/key"
+
 # ---- all with an example, and with --json (blockd give-up: t_lost_store) ----
 "$CTL" --help | sed -n '/^Commands/,/^$/s/^  \([a-z].*\)/\1/p' |
 	sed 's/   *.*//; s/ [A-Z][A-Z ]*$//' | sort -u >"$T/commands"

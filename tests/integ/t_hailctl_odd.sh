@@ -113,6 +113,10 @@ UPS=("$C")
 [ "$(cat "$name")" = hello ] || fail "after a restore"
 
 # ---- a daemon that says HELLO, and nothing more ----
+# Nobody can come between who has a key.
+run local down "$C"
+LC_ALL=C sed -i '/^key /d; /^wire /d' "$C/cluster.conf"
+run local up "$C"
 port=$(LC_ALL=C sed -n 's/^blockd 1 127\.0\.0\.1:\([0-9]*\) .*/\1/p' \
 	"$C/cluster.conf")
 python3 - "$port" >"$T/mute" <<'PY' &

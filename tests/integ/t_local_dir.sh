@@ -28,6 +28,8 @@ refused "copy/metad1 is there, but .*copy/cluster.conf says data=$C/metad1: .*mo
 	local up "$T/copy"
 [ ! -e "$T/copy/run/metad1.pid" ] || fail "a daemon ran for the copy"
 mv "$C" "$T/moved"
+refused "moved/cluster.conf: .*cluster.key: .*moved or copied" local up "$T/moved"
+sed -i "/^key /s,$C/,$T/moved/," "$T/moved/cluster.conf"
 refused "moved/metad1 is there, but" local up "$T/moved"
 mkdir "$C"
 refused "moved/metad1 is there, but" local up "$T/moved"

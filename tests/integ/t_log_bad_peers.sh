@@ -140,6 +140,7 @@ begin d 50
 crash logd3
 sed -i "s/^\(logd  *3 .*:\)$(port "$T/other" 3)/\1$(port "$C" 3)/" \
 	"$T/other/cluster.conf"
+cp "$C/cluster.key" "$T/other/cluster.key" # or it is not even spoken to
 "$CTL" local up "$T/other" --no-mount >"$T/up.log" 2>&1 ||
 	{ cat "$T/up.log"; fail "other"; }
 refused() { grep -q "what=other-cluster" "$T/other/run/logd3.log"; }

@@ -63,10 +63,12 @@ for n in m b c; do
 	in_net $n ip route add default via "${NET[$n]}.1"
 done
 mkdir -p "$C/d" "$C/run" "$MNT"
+"$CTL" key new "$C/cluster.key" >/dev/null || fail "key"
 cat >"$C/cluster.conf" <<EOF
 cluster rack
 id 0x$(od -An -tx4 -N4 /dev/urandom | tr -d ' ')1
 replicas 1
+key cluster.key
 metad 1 ${NET[m]}.2:7000 data=$C/d/metad1
 blockd 1 ${NET[b]}.2:7101 data=$C/d/blockd1
 blockd 2 ${NET[b]}.2:7102 data=$C/d/blockd2

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -169,7 +170,27 @@ static void rpc_fix_peer(struct rpc_fix *x)
 			 0);
 }
 
-static int setup(void **state, bool helped)
+/* Of a new key in a file that nobody needs longer. */
+static struct gate *gate_make(enum wire_guard guard)
+{
+	char dir[] = "/tmp/hailfs-test.XXXXXX", path[64];
+	struct conf conf = { .key = path, .wire = guard };
+	struct keyring ring;
+	struct gate *g = NULL;
+
+	if (!mkdtemp(dir))
+		return NULL;
+	snprintf(path, sizeof(path), "%s/key", dir);
+	if (keyring_new(&ring) == 0 && keyring_save(path, &ring, true) == 0 &&
+	    gate_new(&conf, path, &g) < 0)
+		g = NULL;
+	(void)unlink(path);
+	(void)rmdir(dir);
+	return g;
+}
+
+/* @guard: 0: no key. */
+static int setup(void **state, bool helped, enum wire_guard guard)
 {
 	struct rpc_identity id = { .role = WIRE_ROLE_CLIENT, .session = 5,
 				   .cluster_id = 77, .name = "test" };
@@ -180,6 +201,10 @@ static int setup(void **state, bool helped)
 	*state = x;
 	tcp_server_init(&x->s);
 	x->s.cluster_id = 77;
+	if (guard) {
+		x->gate = x->s.gate = id.gate = gate_make(guard);
+		assert_non_null(x->gate);
+	}
 	if (rpc_net_new(&id, &x->net) < 0)
 		return -1;
 	rpc_fix_peer(x);
@@ -192,12 +217,22 @@ static int setup(void **state, bool helped)
 
 int rpc_fix_setup(void **state)
 {
-	return setup(state, false);
+	return setup(state, false, 0);
+}
+
+int rpc_fix_setup_mac(void **state)
+{
+	return setup(state, false, GUARD_MAC);
+}
+
+int rpc_fix_setup_crypt(void **state)
+{
+	return setup(state, true, GUARD_CRYPT);
 }
 
 int rpc_fix_setup_helped(void **state)
 {
-	return setup(state, true);
+	return setup(state, true, 0);
 }
 
 int rpc_fix_teardown(void **state)
@@ -207,6 +242,7 @@ int rpc_fix_teardown(void **state)
 	rpc_net_free(x->net);
 	tcp_close(&x->c);
 	tcp_server_stop(&x->s);
+	gate_free(x->gate);
 	free(x);
 	return 0;
 }

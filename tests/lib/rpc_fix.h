@@ -13,12 +13,16 @@ struct rpc_fix {
 	struct tcp_conn c;
 	struct rpc_net *net;
 	struct rpc_peer *p;
+	struct gate *gate;
 };
 
 /* A net, a daemon, a connection between them, for *state. */
 int rpc_fix_setup(void **state);
 /* The peer is one whose answers callers may take in. */
 int rpc_fix_setup_helped(void **state);
+/* With the cluster's key, and frames with tags or encrypted. */
+int rpc_fix_setup_mac(void **state);
+int rpc_fix_setup_crypt(void **state);
 int rpc_fix_teardown(void **state);
 
 extern const struct rpc_peer_ops rpc_fix_ops;

@@ -1,6 +1,7 @@
 #include "tests/lib/tcp_server.h"
 
 #include "common/crc32c.h"
+#include "common/frame_out.h"
 #include "common/status.h"
 
 #include <netinet/in.h>
@@ -63,6 +64,7 @@ void tcp_server_again(struct tcp_server *s)
 void tcp_accept(struct tcp_server *s, struct tcp_conn *c)
 {
 	struct timeval tv = { .tv_sec = GIVE_UP_S };
+	struct greet *greet;
 	int one = 1;
 
 	memset(c, 0, sizeof(*c));
@@ -75,6 +77,10 @@ void tcp_accept(struct tcp_server *s, struct tcp_conn *c)
 	(void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (frame_in_init(&c->in, 0, NULL) < 0)
 		fail("frame_in_init");
+	if (gate_accept(s->gate, c->fd, &greet) < 0)
+		fail("gate_accept");
+	if (greet)
+		frame_in_greet(&c->in, greet);
 }
 
 void tcp_close(struct tcp_conn *c)
@@ -83,6 +89,26 @@ void tcp_close(struct tcp_conn *c)
 		close(c->fd);
 	c->fd = -1;
 	frame_in_fini(&c->in);
+	seal_free(c->seal);
+	c->seal = NULL;
+}
+
+/* frame_in_next(), with what the handshake has to say. */
+static int next(struct tcp_conn *c, struct frame **f)
+{
+	bool greeted = frame_in_greeted(&c->in);
+	int rv = frame_in_next(&c->in, f);
+	const void *out;
+	size_t len;
+
+	if (greeted)
+		return rv;
+	len = frame_in_out(&c->in, &out);
+	if (len > 0)
+		tcp_write(c, out, len);
+	if (frame_in_greeted(&c->in))
+		c->seal = frame_in_sealer(&c->in);
+	return rv;
 }
 
 struct frame *tcp_recv_or_end(struct tcp_conn *c)
@@ -92,7 +118,7 @@ struct frame *tcp_recv_or_end(struct tcp_conn *c)
 	ssize_t len;
 	int rv;
 
-	while ((rv = frame_in_next(&c->in, &f)) == 0) {
+	while ((rv = next(c, &f)) == 0) {
 		len = readv(c->fd, iov, frame_in_space(&c->in, iov));
 		if (len == 0 || (len < 0 && errno == ECONNRESET))
 			return NULL;
@@ -125,9 +151,11 @@ void tcp_wait_end(struct tcp_conn *c)
 		frame_free(f);
 }
 
-uint8_t *tcp_encode(const struct tcp_server *s, const struct tcp_reply *r,
+uint8_t *tcp_encode(struct tcp_conn *c, const struct tcp_reply *r,
 		    size_t *len)
 {
+	const struct tcp_server *s = c->s;
+	size_t rest_len = (size_t)r->body_len + r->data_len;
 	struct wire_header h = {
 		.version = WIRE_VERSION,
 		.opcode = r->opcode,
@@ -140,18 +168,19 @@ uint8_t *tcp_encode(const struct tcp_server *s, const struct tcp_reply *r,
 		.data_len = r->data_len,
 		.body_crc = crc32c(0, r->body, r->body_len),
 	};
-	uint8_t *p;
+	uint8_t *p, *rest;
 
-	*len = WIRE_HEADER_SIZE + (size_t)r->body_len + r->data_len;
+	*len = frame_out_size(c->seal, rest_len);
 	p = malloc(*len);
 	if (!p)
 		fail("malloc");
 	wire_header_encode(&h, p);
+	rest = p + frame_out_rest(c->seal);
 	if (r->body_len)
-		memcpy(p + WIRE_HEADER_SIZE, r->body, r->body_len);
+		memcpy(rest, r->body, r->body_len);
 	if (r->data_len)
-		memcpy(p + WIRE_HEADER_SIZE + r->body_len, r->data,
-		       r->data_len);
+		memcpy(rest + r->body_len, r->data, r->data_len);
+	frame_out_seal(c->seal, p, rest_len);
 	return p;
 }
 
@@ -172,7 +201,7 @@ void tcp_write(struct tcp_conn *c, const void *p, size_t len)
 void tcp_reply(struct tcp_conn *c, const struct tcp_reply *r)
 {
 	size_t len;
-	uint8_t *p = tcp_encode(c->s, r, &len);
+	uint8_t *p = tcp_encode(c, r, &len);
 
 	tcp_write(c, p, len);
 	free(p);

@@ -7,6 +7,7 @@
 #define TESTS_LIB_TCP_SERVER_H
 
 #include "common/frame_in.h"
+#include "common/gate.h"
 #include "common/wire_blk.h"
 
 struct tcp_server {
@@ -15,12 +16,14 @@ struct tcp_server {
 	uint64_t cluster_id; /* in every header */
 	uint64_t epoch; /* in every header */
 	uint64_t boot_id;
+	struct gate *gate; /* borrowed; NULL: asks for no key */
 };
 
 struct tcp_conn {
 	struct tcp_server *s;
 	int fd;
 	struct frame_in in;
+	struct seal *seal; /* NULL: frames are not sealed */
 	uint64_t incarnation, session; /* as HELLO said */
 };
 
@@ -52,8 +55,8 @@ struct tcp_reply {
 	const void *data;
 	uint32_t data_len;
 };
-/* Encodes to malloc'd memory. */
-uint8_t *tcp_encode(const struct tcp_server *s, const struct tcp_reply *r,
+/* Encodes to malloc'd memory what must be the next to go. */
+uint8_t *tcp_encode(struct tcp_conn *c, const struct tcp_reply *r,
 		    size_t *len);
 void tcp_reply(struct tcp_conn *c, const struct tcp_reply *r);
 /* Answers @f with an empty body. */

@@ -47,6 +47,8 @@ static void a_whole_file_is_read(void **state)
 		"id 0x1122334455667788\n"
 		"\n"
 		"replicas 1  # one copy\n"
+		"key \"the key\"\n"
+		"wire mac\n"
 		"metad  1 127.0.0.1:7000 data=/srv/meta\n"
 		"blockd 1 127.0.0.1:7101 data=/srv/d1 domain=a capacity=1t\n"
 		"\tblockd 2 [::1]:7102 data=/srv/d2 journal=64m cache=1g\n"
@@ -59,6 +61,8 @@ static void a_whole_file_is_read(void **state)
 	assert_string_equal(c.name, "rack1");
 	assert_true(c.cluster_id == 0x1122334455667788);
 	assert_int_equal(c.replicas, 1);
+	assert_string_equal(c.key, "the key");
+	assert_int_equal(c.wire, GUARD_MAC);
 	assert_int_equal(c.metad_count, 1);
 	assert_int_equal(c.blockd_count, 2);
 	assert_int_equal(c.logd_count, 1);
@@ -178,6 +182,26 @@ static void what_must_be_there_is_missed(void **state)
 	refused("id 1\n", 1, 1, "no metad line");
 }
 
+static void what_protects_frames_follows_the_key(void **state)
+{
+	struct conf c;
+
+	(void)state;
+	parse(HEAD, &c);
+	assert_null(c.key);
+	assert_int_equal(c.wire, GUARD_PLAIN);
+	conf_fini(&c);
+	parse("wire plain\n" HEAD, &c);
+	assert_int_equal(c.wire, GUARD_PLAIN);
+	conf_fini(&c);
+	parse(HEAD "key k\n", &c);
+	assert_int_equal(c.wire, GUARD_CRYPT);
+	conf_fini(&c);
+	parse("wire plain\n" HEAD "key k\n", &c);
+	assert_int_equal(c.wire, GUARD_PLAIN);
+	conf_fini(&c);
+}
+
 static void an_even_number_of_metads_is_refused(void **state)
 {
 	(void)state;
@@ -190,6 +214,8 @@ static void what_is_given_twice_is_refused(void **state)
 {
 	(void)state;
 	refused("id 1\nid 1\n", 2, 1, "id is given twice");
+	refused("key a\nkey a\n", 2, 1, "key is given twice");
+	refused("wire tls\nwire tls\n", 2, 1, "wire is given twice");
 	refused("cluster a\ncluster b\n", 2, 1, "cluster is given twice");
 	refused("replicas 1\nreplicas 1\n", 2, 1, "replicas is given twice");
 	refused(HEAD "blockd 1 a:1\nblockd 1 a:2\n", 4, 8,
@@ -276,6 +302,11 @@ static void missing_and_surplus_words_are_refused(void **state)
 	refused("metad\n", 1, 1, "write metad NUMBER ADDRESS:PORT");
 	refused("blockd 1\n", 1, 1, "write blockd NUMBER ADDRESS:PORT");
 	refused("id\n", 1, 1, "id: needs a number");
+	refused("key\n", 1, 1, "key: needs a file");
+	refused("key \"\"\n", 1, 5, "a file's name is missing");
+	refused("wire\n", 1, 1, "wire: needs tls, mac or plain");
+	refused("wire TLS\n", 1, 6, "is tls, mac or plain");
+	refused("wire tls\n" HEAD, 1, 1, "a key line is missing");
 	refused("cluster\n", 1, 1, "cluster: needs a name");
 	refused("id 1 2\n", 1, 6, "\"2\" is one word too many");
 	refused("cluster a/b\n", 1, 9, "letters, digits");
@@ -434,6 +465,7 @@ int main(void)
 		cmocka_unit_test(an_unknown_line_is_refused),
 		cmocka_unit_test(what_must_be_there_is_missed),
 		cmocka_unit_test(an_even_number_of_metads_is_refused),
+		cmocka_unit_test(what_protects_frames_follows_the_key),
 		cmocka_unit_test(what_is_given_twice_is_refused),
 		cmocka_unit_test(two_daemons_cannot_share_an_address),
 		cmocka_unit_test(bad_ids_are_refused),

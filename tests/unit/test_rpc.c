@@ -130,7 +130,7 @@ static void a_reply_byte_by_byte_arrives(void **state)
 	f = tcp_recv(&x->c);
 	r.request_id = f->h.request_id;
 	frame_free(f);
-	p = tcp_encode(&x->s, &r, &len);
+	p = tcp_encode(&x->c, &r, &len);
 	for (size_t i = 0; i < len; i++) {
 		tcp_write(&x->c, p + i, 1);
 		if (i % 8 == 0)
@@ -334,8 +334,10 @@ static void no_memory_at_the_start_is_told(void **state)
 	rpc_net_free(n);
 }
 
-#define t(fn) \
-	cmocka_unit_test_setup_teardown(fn, rpc_fix_setup, rpc_fix_teardown)
+#define t(fn)                                                                \
+	cmocka_unit_test_setup_teardown(fn, rpc_fix_setup, rpc_fix_teardown), \
+	{ #fn " (mac)", fn, rpc_fix_setup_mac, rpc_fix_teardown, NULL },     \
+	{ #fn " (crypt)", fn, rpc_fix_setup_crypt, rpc_fix_teardown, NULL }
 
 int main(void)
 {

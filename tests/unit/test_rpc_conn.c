@@ -35,7 +35,7 @@ static void a_connection_cut_in_a_frame_resends_in_order(void **state)
 	}
 	rpc_log_wait('c', 1);
 	/* Half of the last one's reply. */
-	p = tcp_encode(&x->s, &r, &len);
+	p = tcp_encode(&x->c, &r, &len);
 	tcp_write(&x->c, p, len / 2);
 	free(p);
 	tcp_close(&x->c);
@@ -99,7 +99,7 @@ static void a_corrupted_reply_breaks_the_connection(void **state)
 		f = tcp_recv(&x->c);
 		r.request_id = f->h.request_id;
 		frame_free(f);
-		p = tcp_encode(&x->s, &r, &len);
+		p = tcp_encode(&x->c, &r, &len);
 		p[at] ^= 4;
 		tcp_write(&x->c, p, len);
 		free(p);
@@ -191,6 +191,7 @@ static void a_daemon_whose_clock_went_back_catches_up(void **state)
 	struct rpc_peer *p;
 	uint64_t first;
 
+	id.gate = x->gate;
 	rpc_peer_close(x->p);
 	tcp_close(&x->c);
 	assert_int_equal(rpc_net_new(&id, &net), 0);
@@ -325,6 +326,7 @@ static void who_moves_is_found_where_he_is(void **state)
 	struct test_call t;
 
 	tcp_server_init(&other);
+	other.gate = x->gate;
 	rpc_call_make(&t, 1, RPC_F_RETRY, 0);
 	rpc_send(x->p, &t.rpc);
 	frame_free(tcp_recv(&x->c));
@@ -412,10 +414,75 @@ static void a_deadline_in_the_middle_of_sending_resets(void **state)
 	free(data);
 }
 
-/* Each also with a peer whose answers callers may take in. */
+/* The first call that is sealed, and of which nothing is out, is late now. */
+static void make_late(struct rpc_peer *p)
+{
+	struct rpc_call *c;
+
+	pthread_mutex_lock(&p->lock);
+	for (c = p->wait.head; c; c = c->priv_next)
+		if (c->priv_state == (CALL_WAITING | CALL_SEALED) &&
+		    (c != p->wait.head || p->send_off == 0))
+			break;
+	if (c)
+		c->priv_deadline_ms = rpc_now_ms();
+	pthread_mutex_unlock(&p->lock);
+	assert_non_null(c);
+	atomic_store(&p->net->deadline_ms, 1);
+	rpc_net_wake(p->net, 0);
+}
+
+static bool is_full(struct rpc_peer *p)
+{
+	bool full;
+
+	pthread_mutex_lock(&p->lock);
+	full = !p->sending && p->send_full;
+	pthread_mutex_unlock(&p->lock);
+	return full;
+}
+
+/* It has its number in the stream: the stream cannot go on without it. */
+static void what_is_sealed_is_not_taken_back(void **state)
+{
+	enum { CALLS = 800, SIZE = 60 << 10 };
+	static struct test_call t[CALLS];
+	static uint8_t data[SIZE];
+	struct rpc_fix *x = *state;
+	static struct iovec iov = { data, SIZE };
+	struct frame *f;
+
+	for (uint64_t i = 0; i < CALLS; i++) {
+		rpc_call_make(&t[i], i, 0, 0);
+		t[i].rpc.iov = &iov;
+		t[i].rpc.iov_count = 1;
+		t[i].rpc.data_len = SIZE;
+		rpc_queue(x->p, &t[i].rpc);
+	}
+	rpc_kick(x->p);
+	while (!is_full(x->p))
+		usleep(1000);
+	make_late(x->p);
+	rpc_log_wait('d', 1);
+	assert_int_equal(rpc_log_status('d', 0), -ETIMEDOUT);
+	while ((f = tcp_recv_or_end(&x->c)) != NULL)
+		frame_free(f);
+	tcp_close(&x->c);
+	/* The others go over the next connection, or are told. */
+	tcp_accept_hello(&x->s, &x->c, 0);
+	f = tcp_recv(&x->c);
+	frame_free(f);
+}
+
+/* Each also with a peer whose answers callers may take in, and with frames that
+ * are sealed. */
 #define t(fn)                                                                \
 	cmocka_unit_test_setup_teardown(fn, rpc_fix_setup, rpc_fix_teardown), \
-	{ #fn " (helped)", fn, rpc_fix_setup_helped, rpc_fix_teardown, NULL }
+	{ #fn " (helped)", fn, rpc_fix_setup_helped, rpc_fix_teardown, NULL }, \
+	sealed(fn)
+#define sealed(fn)                                                           \
+	{ #fn " (mac)", fn, rpc_fix_setup_mac, rpc_fix_teardown, NULL },     \
+	{ #fn " (crypt)", fn, rpc_fix_setup_crypt, rpc_fix_teardown, NULL }
 
 int main(void)
 {
@@ -435,6 +502,7 @@ int main(void)
 		t(who_moves_is_found_where_he_is),
 		t(a_full_socket_is_continued),
 		t(a_deadline_in_the_middle_of_sending_resets),
+		sealed(what_is_sealed_is_not_taken_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

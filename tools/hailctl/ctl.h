@@ -35,10 +35,13 @@ struct ctl_options {
 	uint64_t deadline_ms;
 	uint64_t limit;
 	uint64_t interval_ms, count; /* top */
+	int wire; /* local up: of wire_words */
 	char *log_match, *log_region, *log_destage, *log_fallback;
 	uint64_t log_peers;
 	bool destaged; /* log salvage */
 };
+
+extern const char *const wire_words[]; /* main.c; ends with NULL */
 
 struct ctl {
 	struct ctl_options o;
@@ -155,6 +158,8 @@ int cmd_why(struct ctl *c, char **args);
 int cmd_fsck(struct ctl *c, char **args);
 int cmd_metad_backup(struct ctl *c, char **args);
 int cmd_metad_restore(struct ctl *c, char **args);
+int cmd_key_new(struct ctl *c, char **args);
+int cmd_key_rotate(struct ctl *c, char **args);
 int cmd_block_size(struct ctl *c, char **args);
 int cmd_block_size_set(struct ctl *c, char **args);
 int cmd_log_enable(struct ctl *c, char **args);

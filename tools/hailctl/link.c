@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "common/cmap.h"
+#include "common/gate.h"
 
 struct link_wait {
 	pthread_mutex_t lock;
@@ -44,7 +45,8 @@ static int net_get(struct ctl *c)
 {
 	struct rpc_identity id = { .role = WIRE_ROLE_ADMIN,
 				   .cluster_id = c->conf.cluster_id,
-				   .name = "hailctl" };
+				   .name = "hailctl",
+				   .gate = c->conf.gate };
 
 	return c->net ? 0 : rpc_net_new(&id, &c->net);
 }
@@ -158,13 +160,17 @@ static const char *advice(const struct link *l)
 	case ETIMEDOUT:
 		return "it does not answer; look at its log, or give it more "
 		       "time with --timeout";
+	case EKEYREJECTED:
+	case ENOKEY:
+		return gate_error(l->error);
 	case EHOSTUNREACH:
 	case ENETUNREACH:
 		return "its name is not known, or there is no way to it; "
 		       "compare the address in the cluster file";
 	case EPROTONOSUPPORT:
 		return "it speaks another version of the protocol; use the "
-		       "hailctl of its release";
+		       "hailctl of its release, or it wants 'wire' of its "
+		       "cluster file";
 	case ENOENT:
 		return "it does not know this daemon; compare the cluster "
 		       "files";

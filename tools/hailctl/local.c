@@ -27,7 +27,8 @@ static bool make_dir(const char *path)
 static bool belongs(const char *name)
 {
 	static const char *const ours[] = { ".", "..", "run", "mnt",
-					    "cluster.conf.new", "lost+found" };
+					    "cluster.conf.new", "cluster.key",
+					    "lost+found" };
 	size_t len = strcspn(name, "0123456789");
 
 	for (size_t i = 0; i < array_count(ours); i++)

@@ -1,6 +1,7 @@
 /* hailctl local: a whole cluster in one directory of one machine.
  *
- *	DIR/cluster.conf  metad1/  blockd1/ ...  run/NAME.{pid,log}  mnt/
+ *	DIR/cluster.conf  cluster.key  metad1/  blockd1/ ...
+ *	run/NAME.{pid,log}  mnt/
  *
  * NAME is metad1, blockd1, ..., logd1, ..., mount.
  */

@@ -7,11 +7,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/key.h"
+
 /* Below the kernel's range for outgoing connections, so that none of those
  * takes a port while its daemon is down. */
 #define PORT_MIN 10000u
 #define PORT_MAX 32000u
 #define PORT_TRIES 20000u
+#define KEY_PATH_MAX (PATH_MAX + 16)
 
 static uint64_t random_u64(void)
 {
@@ -99,19 +102,46 @@ static void put_daemon(FILE *f, const struct local *l, const char *kind,
 	fputc('\n', f);
 }
 
+static void key_path(const struct local *l, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s/cluster.key", l->dir);
+}
+
 static void put_conf(FILE *f, const struct local *l, uint32_t blockd_count,
 		     const uint32_t *ports)
 {
+	char path[KEY_PATH_MAX];
+
 	fprintf(f, "# Made by 'hailctl local up'; see hailfs.conf(5).\n"
 		"cluster ");
 	put_name(f, l);
-	fprintf(f, "\nid 0x%016llx\nreplicas 1\n",
+	fprintf(f, "\nid 0x%016llx\nreplicas 1\nkey ",
 		(unsigned long long)(random_u64() | 1));
+	key_path(l, path, sizeof(path));
+	put_quoted(f, path);
+	fprintf(f, "\nwire %s\n", wire_words[l->c->o.wire]);
 	put_daemon(f, l, "metad", 1, ports[0]);
 	for (uint32_t i = 1; i <= blockd_count; i++)
 		put_daemon(f, l, "blockd", i, ports[i]);
 	for (uint32_t i = 1; i <= l->c->o.logds; i++)
 		put_logd(f, i, ports[blockd_count + i], l->c->o.log_memory);
+}
+
+/* One that is there already is of a start that was cut off. */
+static bool put_key(const struct local *l)
+{
+	char path[KEY_PATH_MAX];
+	struct keyring k;
+	int rv = keyring_new(&k);
+
+	key_path(l, path, sizeof(path));
+	if (rv == 0)
+		rv = keyring_save(path, &k, true);
+	keyring_fini(&k);
+	if (rv == 0 || rv == -EEXIST)
+		return true;
+	ctl_err("%s: %s", path, strerror(-rv));
+	return false;
 }
 
 /* Written aside and renamed: a file that exists is whole. */
@@ -123,7 +153,8 @@ bool local_conf_write(struct local *l, uint32_t blockd_count)
 	bool ok;
 	int rv;
 
-	if (!pick_ports(ports, 1 + blockd_count + (uint32_t)l->c->o.logds))
+	if (!pick_ports(ports, 1 + blockd_count + (uint32_t)l->c->o.logds) ||
+	    !put_key(l))
 		return false;
 	snprintf(tmp, sizeof(tmp), "%s.new", l->conf);
 	f = fopen(tmp, "we");

@@ -11,6 +11,8 @@
 #define CLUSTER_DEFAULT "/etc/hailfs/cluster.conf"
 #define WORDS_MAX 4u
 
+const char *const wire_words[] = { "plain", "mac", "tls", NULL };
+
 #define O(field) offsetof(struct ctl_options, field)
 static const struct opt table[] = {
 	{ "cluster", 'c', OPT_STR, O(cluster), NULL, 0, 0, NULL, "FILE",
@@ -29,6 +31,8 @@ static const struct opt table[] = {
 	  "local up: metadata daemons; only 1 for now" },
 	{ "replicas", 0, OPT_U64, O(replicas), NULL, 1, REPLICA_COUNT_MAX,
 	  NULL, "N", "local up: copies of each block; only 1 for now" },
+	{ "wire", 0, OPT_CHOICE, O(wire), "plain", 0, 0, wire_words, "HOW",
+	  "local up: what protects the frames of a new cluster" },
 	{ "mount", 0, OPT_FLAG, O(mount), "yes", 0, 0, NULL, NULL,
 	  "local up: mount DIR/mnt, the default (--no-mount: do not)" },
 	{ "options", 'o', OPT_STR, O(mount_options), NULL, 0, 0, NULL,
@@ -77,7 +81,7 @@ struct command {
 
 static const struct command commands[] = {
 	{ "local up DIR",
-	  "blockds logds log-memory metads replicas mount options", false,
+	  "blockds logds log-memory metads replicas wire mount options", false,
 	  cmd_local_up,
 	  "make, start and mount a cluster in DIR; start what does not run",
 	  "hailctl local up /srv/hail --blockds 3" },
@@ -150,6 +154,12 @@ static const struct command commands[] = {
 	{ "logd drain ID", "deadline off wait", true, cmd_logd_drain,
 	  "have a log daemon take back the memory that it has lent",
 	  "hailctl logd drain 2 --wait" },
+	{ "key new FILE", "", false, cmd_key_new,
+	  "make a cluster's key; FILE goes to each of its machines",
+	  "hailctl key new /etc/hailfs/cluster.key" },
+	{ "key rotate FILE", "", false, cmd_key_rotate,
+	  "put a new key before the one in use, which stays valid",
+	  "hailctl key rotate /etc/hailfs/cluster.key" },
 	{ "metad backup FILE", "", true, cmd_metad_backup,
 	  "write a consistent copy of all metadata to FILE",
 	  "hailctl metad backup /backup/meta-$(date +%F)" },
