@@ -20,14 +20,17 @@ test_cleanup() {
 	[ -z "$was" ] || echo "$was" >$P
 	[ ! -d "$T/w" ] || {
 		"$CTL" local down "$T/w/logrec" --yes
-		"$CTL" local down "$T/w/cluster"
+		for w in cluster wire-plain wire-mac wire-tls; do
+			"$CTL" local down "$T/w/$w"
+		done
 		umount -l "$T/w/null"
 	} >/dev/null 2>&1
 }
 
 run 0 --list
 for c in seq random append wal files untar pgbench sqlite redis rocksdb \
-	logrec splitft-rocksdb splitft-redis splitft-sqlite splitft-postgres; do
+	logrec splitft-rocksdb splitft-redis splitft-sqlite splitft-postgres \
+	wire; do
 	grep -qx $c "$T/out" || fail "--list has no $c"
 done
 run 2
@@ -119,7 +122,7 @@ PY
 [ ! -e "$T/w" ] || fail "something is left"
 
 # ---- cases with their own comparison and what is wanted of it ----
-run 0 --quick splitft-sqlite logrec
+run 0 --quick splitft-sqlite logrec wire
 python3 - "$T/out" <<'PY' || fail "rows"
 import json, sys
 text = open(sys.argv[1]).read().splitlines()
@@ -134,6 +137,11 @@ for m in ("recover-4096", "mount-without-4096", "longest-undisturbed",
           "replace-killed", "longest-killed", "replace-hung", "longest-hung",
           "lent-by-peer", "mirror", "mount-for-log"):
     assert rows[m]["case"] == "logrec" and rows[m]["value"] > 0, (m, rows)
+for m, least in (("seqread", 0.95), ("seqwrite", 0.95)):
+    r = rows[m]
+    assert min(r["plain"], r["mac"], r["tls"]) > 0, r
+    assert abs(r["mac_of_plain"] - r["mac"] / r["plain"]) < 0.01, r
+    assert r["mac_of_plain_target"] == least, r
 assert rows["recover-4096"]["most"] == 0.5, rows
 assert rows["mirror"]["value"] >= 60 <= rows["lent-by-peer"]["value"], rows
 assert rows["mirror-after"]["value"] == rows["lent-after"]["value"] == 0, rows
