@@ -48,6 +48,22 @@ static void peer_name(const struct conn_listener *l, int fd, char *name,
 		snprintf(name, size, "unknown");
 }
 
+/* Room for one more: who was accepted first and has not said who it is goes.
+ * Returns false when there is none. */
+static bool stranger_out(struct conn_set *s)
+{
+	struct conn *oldest = NULL;
+
+	for (struct conn *c = s->conns; c; c = c->next)
+		if (!c->trusted && !c->closed)
+			oldest = c;
+	if (!oldest)
+		return false;
+	s->stats.refused++;
+	conn_close(oldest);
+	return true;
+}
+
 static void accepted(struct conn_listener *l, int fd)
 {
 	struct conn_set *s = l->set;
@@ -58,7 +74,7 @@ static void accepted(struct conn_listener *l, int fd)
 	if (l == &s->listeners[1])
 		local_sock_tune(fd);
 	s->stats.accepted++;
-	if (s->stats.open >= s->limits.conn_max) {
+	if (s->stats.open >= s->limits.conn_max && !stranger_out(s)) {
 		s->stats.refused++;
 		diag_warn("conn", "what=too-many-connections peer=%s limit=%u "
 			  "action=refuse", name, s->limits.conn_max);

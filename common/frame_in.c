@@ -314,6 +314,10 @@ int frame_in_next(struct frame_in *in, struct frame **ret)
 		rv = greet(in);
 		if (rv <= 0)
 			return rv;
+	} else if (in->greet) {
+		/* Its last word was taken: TLS keeps tens of KiB. */
+		greet_free(in->greet);
+		in->greet = NULL;
 	}
 	if (!in->cur) {
 		rv = begin(in);
@@ -354,7 +358,7 @@ bool frame_in_key_wanted(const struct frame_in *in)
 	/* A TLS alert (RFC 8446, 5.1 and 6), where a frame would begin. */
 	static const uint8_t alert[] = { 21, 3 };
 
-	return !in->greet && !in->cur && in->wr - in->rd >= sizeof(alert) &&
+	return !in->greet && !in->greeted && !in->cur && in->wr - in->rd >= sizeof(alert) &&
 	       memcmp(in->stage + in->rd, alert, sizeof(alert)) == 0;
 }
 

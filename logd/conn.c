@@ -485,6 +485,22 @@ static int conn_new(struct lconn_set *s, int fd)
 	return 0;
 }
 
+/* Room for one more: who was accepted first and has not said who it is goes.
+ * Returns false when there is none. */
+static bool stranger_out(struct lconn_set *s)
+{
+	struct lconn *oldest = NULL;
+
+	for (struct lconn *c = s->conns; c; c = c->next)
+		if (!c->trusted)
+			oldest = c;
+	if (!oldest)
+		return false;
+	stats_count(&s->n.refused, 1);
+	lconn_close(oldest);
+	return true;
+}
+
 static void accepted(struct listener *l, int fd,
 		     const struct sockaddr_storage *ss, socklen_t len)
 {
@@ -494,7 +510,8 @@ static void accepted(struct listener *l, int fd,
 	peer_name(fd, ss, len, name, sizeof(name));
 	stats_count(&s->n.accepted, 1);
 	tune(fd, l->local);
-	if (s->n.open >= s->conn_max || conn_new(s, fd) < 0) {
+	if ((s->n.open >= s->conn_max && !stranger_out(s)) ||
+	    conn_new(s, fd) < 0) {
 		stats_count(&s->n.refused, 1);
 		diag_warn("conn", "what=refused peer=%s open=%llu limit=%u",
 			  name, (unsigned long long)s->n.open, s->conn_max);

@@ -471,6 +471,22 @@ static struct conn *conn_new(struct serve *s, const uv_stream_t *listener)
 	return c;
 }
 
+/* Room for one more: who was accepted first and has not said who it is goes.
+ * Returns false when there is none. */
+static bool stranger_out(struct serve *s)
+{
+	struct conn *c, *oldest = NULL;
+
+	for (c = s->conns; c; c = c->next)
+		if (!c->hello && !c->closing)
+			oldest = c;
+	if (!oldest)
+		return false;
+	stats_count(&s->md->stats.refused, 1);
+	conn_shut(oldest);
+	return true;
+}
+
 /* Returns 0 or -errno: it is not let in. */
 static int greet_begin(struct conn *c)
 {
@@ -492,6 +508,7 @@ static int greet_begin(struct conn *c)
 static void on_connection(uv_stream_t *listener, int status)
 {
 	struct serve *s = listener->data;
+	bool full = false;
 	struct conn *c;
 
 	if (status < 0 || s->closing)
@@ -501,14 +518,15 @@ static void on_connection(uv_stream_t *listener, int status)
 		refuse(s, listener);
 		return;
 	}
+	if (s->conn_count >= CONNS_MAX && !stranger_out(s))
+		full = true;
 	c->sock.stream.data = c;
 	c->id = ++s->conn_next_id;
 	c->since_ms = uv_now(&s->md->loop);
 	c->next = s->conns;
 	s->conns = c;
 	s->conn_count++;
-	if (uv_accept(listener, &c->sock.stream) < 0 ||
-	    s->conn_count > CONNS_MAX) {
+	if (uv_accept(listener, &c->sock.stream) < 0 || full) {
 		conn_shut(c);
 		return;
 	}

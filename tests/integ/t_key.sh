@@ -86,6 +86,15 @@ if sys.argv[1] == "noise":
             got = whole(connect(p), b)
             # an alert of TLS: 7 bytes
             assert got == b"" or (len(got) == 7 and got[0] == 21), got[:80]
+elif sys.argv[1] == "flood": # beyond --connections, and metad's 4096
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (16384, 16384))
+    held = {p: [] for p in ports}
+    for i in range(1 << 30):
+        for p in ports:
+            held[p].append(connect(p))
+            if len(held[p]) > 4500: held[p].pop().close()
+        if i == 4500: print("full", flush=True)
 else: # silent, slow and half: held open, until they are closed
     held = []
     for p in ports:
@@ -124,6 +133,18 @@ for i in 1 2 3 4 5; do
 		fail "strangers cost others time"
 done
 wait $held || fail "who says nothing is kept"
+# More of them than a daemon has room for, again and again.
+# shellcheck disable=SC2086
+python3 "$T/strangers.py" flood $ports >"$T/flood" &
+flood=$!
+test_cleanup() { kill $flood; }
+said $flood "$T/flood" full
+for i in 1 2 3 4 5; do
+	status "$K" || fail "strangers take all room"
+done
+kill $flood
+wait $flood 2>/dev/null || true
+test_cleanup() { :; }
 
 # ---- rotation: keys of two are valid, everything goes on ----
 mkdir "$T/old" "$T/b"
