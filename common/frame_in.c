@@ -358,7 +358,8 @@ bool frame_in_key_wanted(const struct frame_in *in)
 	/* A TLS alert (RFC 8446, 5.1 and 6), where a frame would begin. */
 	static const uint8_t alert[] = { 21, 3 };
 
-	return !in->greet && !in->greeted && !in->cur && in->wr - in->rd >= sizeof(alert) &&
+	return !in->greet && !in->greeted && !in->cur &&
+	       in->wr - in->rd >= sizeof(alert) &&
 	       memcmp(in->stage + in->rd, alert, sizeof(alert)) == 0;
 }
 

@@ -6,6 +6,8 @@
 #include "logd/validate.h"
 #include "tests/lib/mini_serve.h"
 
+#include <stdio.h>
+
 /* A request that is not executed yet, or its reply, because the test holds
  * it. */
 struct held {
@@ -322,6 +324,9 @@ static void execute(struct mini_logd *b, struct mini_conn *c,
 	b->asker = c->id;
 	a->status = lend_validate(&who, &f->h, f->body, &m);
 	if (a->status == -EBADMSG || a->status == -EINVAL) {
+		fprintf(stderr, "# mini_logd: op %u of session %lx on one of "
+			"%lx: err %d\n", f->h.opcode, f->h.session,
+			c->session, a->status);
 		b->violations++;
 		mini_conn_close(c);
 	} else if (!a->status && b->fail_count != 0 &&

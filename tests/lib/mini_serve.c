@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -76,8 +77,10 @@ static void conn_read(struct mini_serve *s, struct mini_conn *c)
 	frame_in_fed(&c->in, (size_t)len);
 	while (!c->closing && (rv = frame_in_next(&c->in, &f)) != 0) {
 		if (rv < 0) {
-			if (s->ops->on_bad)
+			if (s->ops->on_bad) {
+				fprintf(stderr, "# a bad frame: err %d\n", rv);
 				s->ops->on_bad(s);
+			}
 			mini_conn_close(c);
 			return;
 		}

@@ -57,7 +57,8 @@ static void hand_over(struct end *from, struct end *to)
 	size_t len = greet_out(from->g, &p);
 
 	assert_true(to->in_len + len <= sizeof(to->in));
-	memcpy(to->in + to->in_len, p, len);
+	if (len > 0)
+		memcpy(to->in + to->in_len, p, len);
 	if (meddle && len > 0)
 		meddle(to, to->in + to->in_len, len);
 	to->in_len += len;
