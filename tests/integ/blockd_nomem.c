@@ -215,17 +215,38 @@ static void without_memory_a_connection_is_refused(struct blockd_run *x)
 static void above_the_limit_a_connection_is_refused(struct blockd_run *x)
 {
 	static const char *const args[] = { "--connections", "8", NULL };
-	uint64_t until = now_ms() + 20000;
+	struct blk_raw r[9];
+
+	run_start(x, args);
+	for (unsigned i = 0; i < 9; i++) {
+		CHECK(raw_connect(&r[i], x->child.port, RUN_CLUSTER_ID));
+		if (i < 8)
+			CHECK_EQ(raw_hello(&r[i], WIRE_ROLE_ADMIN, 0, 1, 20000),
+				 0);
+	}
+	CHECK(raw_closed(&r[8], 20000));
+	CHECK(child_log_has(&x->child, "what=too-many-connections"));
+	CHECK(!child_log_has(&x->child, "what=no-memory"));
+	CHECK_EQ(raw_call(&r[0], WIRE_OP_ADMIN_STATUS, NULL, 0, NULL, 0,
+			  NULL), 0);
+	for (unsigned i = 0; i < 9; i++)
+		raw_close(&r[i]);
+}
+
+/* Who came first and said nothing goes; who said who it is stays. */
+static void a_stranger_makes_room(struct blockd_run *x)
+{
+	static const char *const args[] = { "--connections", "8", NULL };
 	struct blk_raw r[9];
 
 	run_start(x, args);
 	for (unsigned i = 0; i < 9; i++)
 		CHECK(raw_connect(&r[i], x->child.port, RUN_CLUSTER_ID));
-	while (!child_log_has(&x->child, "what=too-many-connections") &&
-	       now_ms() < until)
-		sleep_ms(10);
-	CHECK(now_ms() < until);
-	CHECK(!child_log_has(&x->child, "what=no-memory"));
+	CHECK_EQ(raw_hello(&r[8], WIRE_ROLE_ADMIN, 0, 1, 20000), 0);
+	CHECK(raw_closed(&r[0], 20000));
+	CHECK(!child_log_has(&x->child, "what=too-many-connections"));
+	for (unsigned i = 1; i < 8; i++)
+		CHECK_EQ(raw_hello(&r[i], WIRE_ROLE_ADMIN, 0, 1, 20000), 0);
 	for (unsigned i = 0; i < 9; i++)
 		raw_close(&r[i]);
 }
@@ -238,6 +259,7 @@ int main(int argc, char **argv)
 		BLOCKD_TEST(without_memory_a_connection_is_refused),
 #endif
 		BLOCKD_TEST(above_the_limit_a_connection_is_refused),
+		BLOCKD_TEST(a_stranger_makes_room),
 	};
 
 	return blockd_tests_run(argc, argv, tests, array_count(tests));
