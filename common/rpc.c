@@ -60,6 +60,7 @@ static void run_deadlines(struct rpc_net *n, uint64_t now_ms)
 static void peer_free(struct rpc_peer *p)
 {
 	free(atomic_load(&p->place));
+	free(p->places);
 	free(p->cipher.p);
 	resolve_free(p->lookup);
 	pthread_cond_destroy(&p->send_cond);
@@ -81,7 +82,7 @@ static void peer_end(struct rpc_peer *p)
 	peer_free(p);
 }
 
-static void peer_place(struct rpc_peer *p, const struct rpc_place *at)
+void peer_place(struct rpc_peer *p, const struct rpc_place *at)
 {
 	resolve_free(p->lookup);
 	p->lookup = NULL;
@@ -102,7 +103,7 @@ static void peer_reset(struct rpc_peer *p)
 	if (at)
 		peer_place(p, at);
 	free(at);
-	conn_reset(p);
+	conn_reset(p, atomic_exchange(&p->next_wanted, false));
 }
 
 /* What other threads asked for. */
@@ -399,14 +400,31 @@ int rpc_peer_new(struct rpc_net *n, const char *addr, uint16_t port,
 		 const struct rpc_peer_ops *ops, void *arg,
 		 struct rpc_peer **ret)
 {
-	struct rpc_peer *p = calloc(1, sizeof(*p));
-	struct rpc_place at;
+	struct rpc_at at = { addr, port };
 
-	if (!p)
+	return rpc_peer_new_any(n, &at, 1, ops, arg, ret);
+}
+
+int rpc_peer_new_any(struct rpc_net *n, const struct rpc_at *at, uint32_t count,
+		     const struct rpc_peer_ops *ops, void *arg,
+		     struct rpc_peer **ret)
+{
+	struct rpc_peer *p = calloc(1, sizeof(*p));
+
+	assert(count > 0 && count <= RPC_PLACES_MAX);
+	if (p)
+		p->places = calloc(count, sizeof(*p->places));
+	if (!p || !p->places) {
+		free(p);
 		return -ENOMEM;
-	at.port = port;
-	snprintf(at.host, sizeof(at.host), "%s", addr);
-	peer_place(p, &at);
+	}
+	p->place_count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		p->places[i].port = at[i].port;
+		snprintf(p->places[i].host, sizeof(p->places[i].host), "%s",
+			 at[i].addr);
+	}
+	peer_place(p, &p->places[0]);
 	p->net = n;
 	p->ops = ops;
 	p->arg = arg;
@@ -449,10 +467,17 @@ void rpc_peer_reset(struct rpc_peer *p)
 	rpc_net_poke(p->net);
 }
 
+void rpc_peer_next(struct rpc_peer *p)
+{
+	atomic_store(&p->next_wanted, true);
+	rpc_peer_reset(p);
+}
+
 int rpc_peer_move(struct rpc_peer *p, const char *addr, uint16_t port)
 {
 	struct rpc_place *at = malloc(sizeof(*at));
 
+	assert(p->place_count == 1);
 	if (!at)
 		return -ENOMEM;
 	snprintf(at->host, sizeof(at->host), "%s", addr);

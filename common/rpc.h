@@ -138,6 +138,22 @@ void rpc_net_stats(const struct rpc_net *n, struct rpc_stats *ret);
 int rpc_peer_new(struct rpc_net *n, const char *addr, uint16_t port,
 		 const struct rpc_peer_ops *ops, void *arg,
 		 struct rpc_peer **ret);
+/* The same of a peer that is at one of several places, and answers HELLO with
+ * -EREMCHG where it is not: a group of which one leads. All are tried in turn,
+ * from the first one on, and after a loss from the next one on; down() is told
+ * of the loss, and once of each round in vain, with its most telling error.
+ * There is no waiting within a round, and 100 ms at most between two; where
+ * nobody answers, the next is tried after a second (connecting), or two
+ * seconds (HELLO; twice as many in each further round).
+ * @at: @count places, 1..RPC_PLACES_MAX; copied. */
+#define RPC_PLACES_MAX 8u
+struct rpc_at {
+	const char *addr;
+	uint16_t port;
+};
+int rpc_peer_new_any(struct rpc_net *n, const struct rpc_at *at, uint32_t count,
+		     const struct rpc_peer_ops *ops, void *arg,
+		     struct rpc_peer **ret);
 /* Calls get -ECANCELED from the net's thread; the peer goes after the last.
  * From any thread, also from callbacks. A callback of @ops that is running
  * then, runs to its end; none starts later than those of the calls. */
@@ -148,8 +164,11 @@ bool rpc_peer_is_up(struct rpc_peer *p);
 void rpc_peer_rest(struct rpc_peer *p, uint64_t ms);
 /* Drops the connection; a new one (larger incarnation) is made at once. */
 void rpc_peer_reset(struct rpc_peer *p);
-/* As that, and it is at another address from now on (see rpc_peer_new()).
- * Returns 0 or -ENOMEM. */
+/* As that, but of several places the next one is tried first: who is at this
+ * one does not answer. */
+void rpc_peer_next(struct rpc_peer *p);
+/* As rpc_peer_reset(), and it is at another address from now on (see
+ * rpc_peer_new()); not of a peer of several places. Returns 0 or -ENOMEM. */
 int rpc_peer_move(struct rpc_peer *p, const char *addr, uint16_t port);
 
 /* Its answers may come on a caller's thread, see rpc_help(). Before anything is

@@ -206,7 +206,7 @@ static void connected(struct rpc_peer *p)
 		return;
 	}
 	conn_set(p, frame_in_greeted(&p->in) ? CONN_HELLO : CONN_GREET);
-	rpc_timer_start(p->net, &p->timer, RPC_HELLO_MS);
+	rpc_timer_start(p->net, &p->timer, p->hello_ms);
 	if (p->conn == CONN_HELLO)
 		err = hello_send(p);
 	else
@@ -228,9 +228,15 @@ static void conn_timer(struct rpc_timer *t)
 		conn_lose(p, -ETIMEDOUT);
 }
 
+static uint64_t hello_min_ms(const struct rpc_peer *p)
+{
+	return p->place_count > 1 ? RPC_HELLO_ANY_MS : RPC_HELLO_MS;
+}
+
 void conn_init(struct rpc_peer *p)
 {
 	p->backoff_ms = RPC_BACKOFF_MIN_MS;
+	p->hello_ms = hello_min_ms(p);
 	p->timer.fn = conn_timer;
 }
 
@@ -335,7 +341,9 @@ void conn_start(struct rpc_peer *p)
 	if (greet)
 		frame_in_greet(&p->in, greet);
 	p->ended = false;
-	rpc_timer_start(p->net, &p->timer, RPC_CONNECT_MS);
+	rpc_timer_start(p->net, &p->timer,
+			p->place_count > 1 ? RPC_CONNECT_ANY_MS :
+					     RPC_CONNECT_MS);
 	if (epoll_ctl(p->net->epfd, EPOLL_CTL_ADD, fd, &ev) < 0)
 		conn_lose(p, -errno);
 }
@@ -350,6 +358,60 @@ static void calls_end(struct rpc_peer *p, struct call_list *l, int status)
 	}
 }
 
+static void place_next(struct rpc_peer *p)
+{
+	if (p->place_count == 1)
+		return;
+	p->place_at = (p->place_at + 1) % p->place_count;
+	peer_place(p, &p->places[p->place_at]);
+}
+
+/* How much an error of one place says of the peer: nothing when nobody is
+ * there, more when others lead, most when somebody said why not. */
+static unsigned telling(int err)
+{
+	switch (err) {
+	case 0:
+		return 0;
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -ETIMEDOUT:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+		return 1;
+	case -EREMCHG:
+		return 2;
+	default:
+		return 3;
+	}
+}
+
+/* A try failed with *@err. Returns true when there is a next place to be tried
+ * before anybody is told; else *@err is what to tell. */
+static bool place_failed(struct rpc_peer *p, int *err)
+{
+	if (telling(*err) >= telling(p->place_err))
+		p->place_err = *err;
+	/* Only who leads says that a session is fenced. */
+	if (*err != -ESTALE && ++p->place_tried < p->place_count) {
+		place_next(p);
+		return true;
+	}
+	*err = *err == -ESTALE ? *err : p->place_err;
+	p->hello_ms = u64_min(2 * p->hello_ms, RPC_HELLO_MS);
+	return false;
+}
+
+static uint64_t backoff_next(struct rpc_peer *p)
+{
+	uint64_t ms = p->backoff_ms;
+
+	p->backoff_ms = u64_min(2 * ms, p->place_count > 1 ?
+						RPC_BACKOFF_ANY_MAX_MS :
+						RPC_BACKOFF_MAX_MS);
+	return ms;
+}
+
 void conn_lose(struct rpc_peer *p, int err)
 {
 	struct call_list lost = { NULL, NULL };
@@ -362,10 +424,17 @@ void conn_lose(struct rpc_peer *p, int err)
 	p->lookup_end_ms = 0;
 	if (was_up)
 		count(&p->net->n.losses, 1);
+	if (!was_up && !p->stay && place_failed(p, &err)) {
+		rpc_timer_start(p->net, &p->timer, 0); /* see conn_reset() */
+		return;
+	}
+	if (!p->stay && err != -ESTALE)
+		place_next(p);
+	p->place_tried = 0;
+	p->place_err = 0;
 	if (was_up && rpc_now_ms() - p->up_since_ms >= GOOD_CONN_MS)
 		p->backoff_ms = RPC_BACKOFF_MIN_MS;
-	delay_ms = p->backoff_ms;
-	p->backoff_ms = u64_min(2 * delay_ms, RPC_BACKOFF_MAX_MS);
+	delay_ms = backoff_next(p);
 	if (p->ops->down && !atomic_load(&p->closing))
 		p->ops->down(p, err, p->arg);
 	calls_end(p, &lost, -ECONNRESET);
@@ -377,10 +446,14 @@ void rpc_peer_rest(struct rpc_peer *p, uint64_t ms)
 	p->rest_ms = ms;
 }
 
-void conn_reset(struct rpc_peer *p)
+void conn_reset(struct rpc_peer *p, bool next)
 {
+	p->stay = true;
 	if (p->conn != CONN_DOWN)
 		conn_lose(p, -ECONNRESET);
+	p->stay = false;
+	if (next)
+		place_next(p);
 	p->backoff_ms = RPC_BACKOFF_MIN_MS;
 	/* By the timer: events of the old socket that were already fetched
 	 * must not meet the new one. */
@@ -484,6 +557,9 @@ static int hello_deliver(struct rpc_peer *p, const struct frame *f)
 	if (hr.version != WIRE_VERSION)
 		return -EPROTONOSUPPORT;
 	n->leap_s = 0;
+	p->place_tried = 0;
+	p->place_err = 0;
+	p->hello_ms = hello_min_ms(p);
 	rpc_timer_stop(n, &p->timer);
 	p->up_since_ms = rpc_now_ms();
 	count(&n->n.connects, 1);

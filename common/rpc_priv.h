@@ -21,6 +21,11 @@
 #define RPC_BACKOFF_MIN_MS 10u
 #define RPC_BACKOFF_MAX_MS 500u
 #define RPC_CONNECT_MS 5000u
+/* Of a peer that may be at several places: the next one is worth more than
+ * patience, but for who is slow everywhere. */
+#define RPC_BACKOFF_ANY_MAX_MS 100u
+#define RPC_CONNECT_ANY_MS 1000u
+#define RPC_HELLO_ANY_MS 2000u
 /* Of a look-up, before it counts as failed; it goes on, for the next try. */
 #define RPC_RESOLVE_MS 2000u
 /* The daemon answers HELLO only after it has finished what older connections
@@ -71,6 +76,7 @@ struct rpc_peer {
 	char label[CMAP_ADDR_LEN_MAX + 8]; /* addr:port, for people */
 	struct rpc_peer *next; /* net->peers; net->lock */
 	atomic_bool closing, reset_wanted;
+	atomic_bool next_wanted; /* with reset_wanted: not there */
 	/* Where it is from the reset on; NULL: where it was. Owned by who takes
 	 * it out. */
 	struct rpc_place *_Atomic place;
@@ -118,6 +124,13 @@ struct rpc_peer {
 	uint64_t up_since_ms;
 	uint64_t hello_id;
 	uint64_t epoch_told;
+	/* Where it may be; the first, if it was not moved. */
+	struct rpc_place *places;
+	uint32_t place_count, place_at;
+	uint32_t place_tried; /* in vain, in this round */
+	int place_err; /* the round's most telling, 0: none yet */
+	bool stay; /* the loss says nothing against this place */
+	uint64_t hello_ms; /* how long HELLO may take */
 };
 
 struct rpc_counters {
@@ -188,6 +201,8 @@ static inline bool net_is_self(const struct rpc_net *n)
 {
 	return pthread_equal(pthread_self(), n->thread);
 }
+/* From now on @p connects to this. The net's thread, not connected. */
+void peer_place(struct rpc_peer *p, const struct rpc_place *at);
 /* Has the loop look at what was set in peers. */
 void rpc_net_poke(struct rpc_net *n);
 
@@ -243,8 +258,9 @@ void conn_event(struct rpc_peer *p, uint32_t events);
 void conn_read(struct rpc_peer *p); /* p->readable was set */
 /* Closes, tells ops->down(@err), ends calls, arranges the next try. */
 void conn_lose(struct rpc_peer *p, int err);
-/* Loses the connection, if there is one, and tries again at once. */
-void conn_reset(struct rpc_peer *p);
+/* Loses the connection, if there is one, and tries again at once; @next: at
+ * the next place. */
+void conn_reset(struct rpc_peer *p, bool next);
 /* Closes for good: every call gets -ECANCELED. */
 void conn_end(struct rpc_peer *p);
 /* Ends calls past their deadline; lowers *earliest to the next one. */

@@ -65,7 +65,8 @@
 	S(55, ENOTBLK)       \
 	S(56, EKEYREJECTED)  \
 	S(57, EUCLEAN)       \
-	S(58, EIDRM)
+	S(58, EIDRM)         \
+	S(59, EREMCHG)
 
 #define TO_WIRE(number, err) \
 	case err:            \

@@ -31,7 +31,7 @@ static const struct {
 	{ 49, EHOSTUNREACH }, { 50, ENETUNREACH }, { 51, ECONNABORTED },
 	{ 52, ESHUTDOWN }, { 53, EMSGSIZE }, { 54, E2BIG }, { 55, ENOTBLK },
 	{ 56, EKEYREJECTED }, { 57, EUCLEAN },
-	{ 58, EIDRM },
+	{ 58, EIDRM }, { 59, EREMCHG },
 };
 
 static bool is_pinned(int err)
