@@ -532,7 +532,7 @@ static int check_whole(struct parser *ps)
 			    "number)");
 	if (c->metad_count == 0)
 		return fail(ps, 1, "the file has no metad line");
-	if (c->metad_count % 2 == 0 || c->metad_count > 5)
+	if (c->metad_count % 2 == 0 || c->metad_count > METAD_COUNT_MAX)
 		return fail(ps, 1, "there are %u metad lines; 1, 3 or 5 make "
 			    "a majority", c->metad_count);
 	if (ps->wire.line && !c->key && c->wire != GUARD_PLAIN) {

@@ -20,6 +20,8 @@
 
 #define SLOT_COUNT 4096u
 #define DAEMON_COUNT_MAX 256u
+/* Metadata daemons: an odd number. */
+#define METAD_COUNT_MAX 5u
 #define REPLICA_COUNT_MAX 3u
 
 /* Frames: one header, a body (fields), then bulk data (one block at most). */

@@ -442,6 +442,19 @@ int rpc_peer_new_any(struct rpc_net *n, const struct rpc_at *at, uint32_t count,
 	return 0;
 }
 
+int rpc_peer_new_metad(struct rpc_net *n, const struct conf *conf,
+		       const struct rpc_peer_ops *ops, void *arg,
+		       struct rpc_peer **ret)
+{
+	struct rpc_at at[RPC_PLACES_MAX];
+
+	assert(conf->metad_count <= RPC_PLACES_MAX);
+	for (uint32_t i = 0; i < conf->metad_count; i++)
+		at[i] = (struct rpc_at){ conf->metads[i].addr,
+					 conf->metads[i].port };
+	return rpc_peer_new_any(n, at, conf->metad_count, ops, arg, ret);
+}
+
 void rpc_peer_close(struct rpc_peer *p)
 {
 	struct rpc_net *n = p->net;
@@ -469,6 +482,8 @@ void rpc_peer_reset(struct rpc_peer *p)
 
 void rpc_peer_next(struct rpc_peer *p)
 {
+	if (p->place_count == 1)
+		return;
 	atomic_store(&p->next_wanted, true);
 	rpc_peer_reset(p);
 }

@@ -12,6 +12,7 @@
 #ifndef COMMON_RPC_H
 #define COMMON_RPC_H
 
+#include "common/conf.h"
 #include "common/gate.h"
 #include "common/wire.h"
 #include "common/wire_blk.h"
@@ -154,6 +155,10 @@ struct rpc_at {
 int rpc_peer_new_any(struct rpc_net *n, const struct rpc_at *at, uint32_t count,
 		     const struct rpc_peer_ops *ops, void *arg,
 		     struct rpc_peer **ret);
+/* One that is at any of the cluster file's metads. */
+int rpc_peer_new_metad(struct rpc_net *n, const struct conf *conf,
+		       const struct rpc_peer_ops *ops, void *arg,
+		       struct rpc_peer **ret);
 /* Calls get -ECANCELED from the net's thread; the peer goes after the last.
  * From any thread, also from callbacks. A callback of @ops that is running
  * then, runs to its end; none starts later than those of the calls. */
@@ -164,8 +169,8 @@ bool rpc_peer_is_up(struct rpc_peer *p);
 void rpc_peer_rest(struct rpc_peer *p, uint64_t ms);
 /* Drops the connection; a new one (larger incarnation) is made at once. */
 void rpc_peer_reset(struct rpc_peer *p);
-/* As that, but of several places the next one is tried first: who is at this
- * one does not answer. */
+/* The same, but at the next of several places: who is at this one does not
+ * answer. There being but one: no-op. */
 void rpc_peer_next(struct rpc_peer *p);
 /* As rpc_peer_reset(), and it is at another address from now on (see
  * rpc_peer_new()); not of a peer of several places. Returns 0 or -ENOMEM. */

@@ -92,6 +92,8 @@ enum wire_op {
 	WIRE_OP_META_LOCK_WAIT = 149,
 	WIRE_OP_META_LOCK_CANCEL = 150,
 	WIRE_OP_META_LOCK_GET = 151,
+	WIRE_OP_META_RAFT = 152, /* between metads */
+	WIRE_OP_META_MEMBER = 153, /* between metads */
 
 	/* metadata daemon: mutations (replicated commands) */
 	WIRE_OP_META_CREATE = 160,

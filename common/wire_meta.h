@@ -491,4 +491,30 @@ WIRE_MESSAGE(meta_log_gone, META_LOG_GONE_FIELDS);
 #define META_LOG_HEARTBEAT_REPLY_FIELDS(F) F(u32, count) F(blob, gone)
 WIRE_MESSAGE(meta_log_heartbeat_reply, META_LOG_HEARTBEAT_REPLY_FIELDS);
 
+/* ---- between the metads of a group ---- */
+
+/* RAFT: the next bytes of a stream of libraft's, from @seq 0 on, which opens
+ * it. @stream: the sender's, never used again. Answered when libraft has taken
+ * them in; -EPIPE: it has closed the stream; -EAGAIN: it takes none. */
+#define META_RAFT_BYTES_MAX 65536u
+#define META_RAFT_FIELDS(F)                                                   \
+	F(u64, stream)                                                        \
+	F(u64, seq)                                                           \
+	F(blob, bytes)
+WIRE_MESSAGE(meta_raft, META_RAFT_FIELDS);
+
+/* MEMBER (no body): what the answering metad is and knows. */
+enum meta_voter {
+	META_VOTER_NO,
+	META_VOTER_YES,
+	META_VOTER_UNKNOWN, /* its log is not loaded yet */
+};
+#define META_MEMBER_REPLY_FIELDS(F)                                           \
+	F(u8, state) /* enum datadir_state */                                 \
+	F(u8, voter) /* the asking one is: enum meta_voter */                 \
+	F(u32, leader) /* 0: none that is known here */                       \
+	F(u64, term)                                                          \
+	F(u64, pos) /* executed */
+WIRE_MESSAGE(meta_member_reply, META_MEMBER_REPLY_FIELDS);
+
 #endif

@@ -219,7 +219,9 @@ static void beat_refused(struct lreg *r, const struct lreg_call *c)
 	/* Without an answer: metad is away; the lease says how long we may go
 	 * on. With one: a metad that does not know us (it restarted) wants a
 	 * registration; one that refuses that says why. */
-	if (!c->frame)
+	if (c->status == -ETIMEDOUT || c->status == -EREMCHG)
+		rpc_peer_next(r->metad);
+	if (!c->frame || c->status == -EREMCHG)
 		return;
 	r->registered = false;
 	if (heartbeat) {
@@ -395,9 +397,7 @@ int lreg_new(const struct lreg_options *o, struct lreg **ret)
 	rv = rpc_net_new(&id, &r->net);
 	if (rv < 0)
 		goto out_free;
-	/* One voter for now: the first is the leader. */
-	rv = rpc_peer_new(r->net, o->conf->metads[0].addr,
-			  o->conf->metads[0].port, &ops, r, &r->metad);
+	rv = rpc_peer_new_metad(r->net, o->conf, &ops, r, &r->metad);
 	if (rv < 0)
 		goto out_net;
 	loop_timer_start(o->loop, &r->tick, REG_TICK_MS);

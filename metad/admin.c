@@ -10,6 +10,7 @@
 #include "metad/copy.h"
 #include "metad/cut.h"
 #include "metad/drive.h"
+#include "metad/group.h"
 #include "metad/log_peers.h"
 #include "metad/monitor.h"
 #include "metad/recover.h"
@@ -175,6 +176,10 @@ static uint64_t purge_pending(struct metad *md)
 
 static const char *metad_state(struct metad *md)
 {
+	if (!md->leading)
+		return metaraft_is_started(md->raft) ? "follower" : "waiting";
+	if (!metaraft_leads(md->raft))
+		return "deposed";
 	if (!md->serving)
 		return "waiting-for-blockds";
 	if (md->older)
@@ -182,52 +187,95 @@ static const char *metad_state(struct metad *md)
 	return recover_session(md) ? "recovering" : "ok";
 }
 
+/* What the others say, and who leads. */
+static json_t *group_json(struct metad *md)
+{
+	json_t *list = json_array();
+	uint32_t i;
+
+	for (i = 0; list && i < group_count(md->group); i++) {
+		const struct group_member *m = group_other(md->group, i);
+		json_t *j = json_pack("{s:I,s:b,s:b}", "id", (json_int_t)m->id,
+				      "up", m->up, "voter",
+				      metaraft_is_voter(md->raft, m->id));
+
+		if (j && m->heard_ms)
+			set_u64(j, "pos", m->pos);
+		(void)json_array_append_new(list, j);
+	}
+	return list;
+}
+
+static void add_group(struct metad *md, json_t *j)
+{
+	if (!md->group)
+		return;
+	set_u64(j, "leader", metaraft_leader(md->raft));
+	set_u64(j, "term", metaraft_term(md->raft));
+	(void)json_object_set_new(j, "voter", json_boolean(
+		metaraft_is_voter(md->raft, md->self->id)));
+	(void)json_object_set_new(j, "others", group_json(md));
+}
+
+/* What every metad can tell. */
+static json_t *status_common(struct metad *md)
+{
+	char cluster[24];
+	json_t *j;
+
+	(void)snprintf(cluster, sizeof(cluster), "0x%016" PRIx64,
+		       md->cluster_id);
+	j = json_pack("{s:s,s:s,s:I,s:I,s:s,s:s}", "program", "hail-metad",
+		      "version", HAILFS_VERSION, "id",
+		      (json_int_t)md->self->id, "pid", (json_int_t)getpid(),
+		      "cluster_id", cluster, "state", metad_state(md));
+	if (!j)
+		return NULL;
+	set_u64(j, "uptime_ms", uv_now(&md->loop) - md->start_ms);
+	set_u64(j, "pos", sm_pos(md->sm));
+	set_u64(j, "inodes", sm_inode_count(md->sm));
+	set_u64(j, "bytes", sm_bytes(md->sm));
+	set_u64(j, "log_bytes", metaraft_stats(md->raft)->log_bytes);
+	set_u64(j, "snapshot_bytes",
+		metaraft_stats(md->raft)->snapshot_last_bytes);
+	if (room_full(md->room))
+		(void)json_object_set_new(j, "disk", json_string("full"));
+	add_group(md, j);
+	return j;
+}
+
 void admin_status(struct request *r)
 {
 	struct metad *md = r->md;
 	const struct cmap *map = sm_map(md->sm);
-	const struct metaraft_stats *st = metaraft_stats(md->raft);
-	json_t *daemons = json_array();
-	char cluster[24], copy[160];
-	json_t *j;
+	json_t *daemons, *j = status_common(md);
+	char copy[160];
 	uint32_t i;
 
+	if (!j || !md->leading) {
+		admin_reply_json(r, j);
+		return;
+	}
+	daemons = json_array();
 	for (i = 0; i < map->daemon_count; i++)
 		(void)json_array_append_new(daemons,
 					    daemon_json(md, &map->daemons[i]));
-	(void)snprintf(cluster, sizeof(cluster), "0x%016" PRIx64,
-		       md->cluster_id);
-	j = json_pack("{s:s,s:s,s:I,s:I,s:s,s:s,s:o,s:o,s:o}", "program",
-		      "hail-metad", "version", HAILFS_VERSION, "id",
-		      (json_int_t)md->self->id, "pid", (json_int_t)getpid(),
-		      "cluster_id", cluster, "state", metad_state(md),
-		      "blockds", daemons, "logds", logds_json(md), "sessions",
-		      sessions_json(md));
-	if (j) {
-		set_u64(j, "epoch", md->epoch);
-		set_u64(j, "uptime_ms", uv_now(&md->loop) - md->start_ms);
-		set_u64(j, "pos", sm_pos(md->sm));
-		set_u64(j, "durable", metad_durable(md));
-		set_u64(j, "inodes", sm_inode_count(md->sm));
-		set_u64(j, "bytes", sm_bytes(md->sm));
-		set_u64(j, "purge_pending", purge_pending(md));
-		set_u64(j, "logs", sm_log_count(md->sm));
-		if (room_full(md->room))
-			(void)json_object_set_new(j, "disk",
-						  json_string("full"));
-		if (md->older)
-			(void)json_object_set_new(j, "error", json_string(
-				"its directory is an older copy than the block "
-				"stores; nothing newer is purged: put the "
-				"newer directory back, or go on, and see "
-				"hailctl fsck"));
-		if (md->copy)
-			(void)json_object_set_new(j, "copy", json_string(
-				copy_state(md->copy, copy, sizeof(copy))));
-		set_u64(j, "cuts_pending", cut_count(md));
-		set_u64(j, "log_bytes", st->log_bytes);
-		set_u64(j, "snapshot_bytes", st->snapshot_last_bytes);
-	}
+	(void)json_object_set_new(j, "blockds", daemons);
+	(void)json_object_set_new(j, "logds", logds_json(md));
+	(void)json_object_set_new(j, "sessions", sessions_json(md));
+	set_u64(j, "epoch", md->epoch);
+	set_u64(j, "durable", metad_durable(md));
+	set_u64(j, "purge_pending", purge_pending(md));
+	set_u64(j, "logs", sm_log_count(md->sm));
+	if (md->older)
+		(void)json_object_set_new(j, "error", json_string(
+			"its directory is an older copy than the block stores; "
+			"nothing newer is purged: put the newer directory "
+			"back, or go on, and see hailctl fsck"));
+	if (md->copy)
+		(void)json_object_set_new(j, "copy", json_string(
+			copy_state(md->copy, copy, sizeof(copy))));
+	set_u64(j, "cuts_pending", cut_count(md));
 	admin_reply_json(r, j);
 }
 

@@ -18,6 +18,7 @@ static const char *const state_names[] = {
 	[DATADIR_OK] = "ok",
 	[DATADIR_RESTORING] = "restoring",
 	[DATADIR_RAISE] = "raise",
+	[DATADIR_JOINED] = "joined",
 };
 
 static char *join(const char *dir, const char *name)

@@ -15,10 +15,11 @@
 
 enum datadir_state {
 	DATADIR_EMPTY, /* nothing is there that anybody was told of */
-	DATADIR_NEW, /* made, nobody was served yet */
+	DATADIR_NEW, /* made, nobody was served yet, nor did it vote */
 	DATADIR_OK,
 	DATADIR_RESTORING, /* a restore was cut off in the middle */
 	DATADIR_RAISE, /* restored; counters are still to be raised */
+	DATADIR_JOINED, /* of a group: may have voted; knows of no state yet */
 };
 
 struct datadir {

@@ -4,8 +4,8 @@
  * counts a snapshot as of entry i, the state already has later batches, and
  * says so by sm_batch(): replay skips them. They are in the snapshot or in the
  * log or in both, and never needed twice. The open batch is sealed first, for
- * half a batch could not be told from a whole one. (With several voters a
- * snapshot would have to be of committed batches only.)
+ * half a batch could not be told from a whole one. In a group a batch may never
+ * be committed: the snapshot is of it, but is written only when it is.
  */
 #include "metad/raft_priv.h"
 
@@ -26,12 +26,18 @@ static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buf,
 	if (m->load_error)
 		return RAFT_MALFORMED;
 	rv = metaraft_batch_apply(m->sm, buf->base, buf->len);
-	if (!m->running)
+	if (!m->leads)
 		m->stats.log_bytes += buf->len;
-	if (rv == 0)
-		return 0;
-	m->load_error = rv;
-	return RAFT_MALFORMED;
+	if (rv < 0) {
+		m->load_error = rv;
+		return RAFT_MALFORMED;
+	}
+	if (m->running && !m->leads) {
+		metaraft_committed(m, sm_batch(m->sm));
+		m->ops->applied(m->arg, sm_batch(m->sm));
+		metaraft_snapshot_check(m);
+	}
+	return 0;
 }
 
 static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buf)
@@ -55,7 +61,9 @@ static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *bufs[],
 	struct metaraft *m = fsm->data;
 
 	raft_set_snapshot_threshold(&m->raft, METARAFT_THRESHOLD_NEVER);
-	metaraft_seal(m);
+	if (m->leads)
+		metaraft_seal(m);
+	m->job.batch = sm_batch(m->sm);
 	m->job.snap = sm_snap_begin(m->sm);
 	if (!m->job.snap)
 		return RAFT_BUSY;
@@ -88,6 +96,10 @@ static int fsm_snapshot_async(struct raft_fsm *fsm, struct raft_buffer *ret[],
 
 	if (!bufs)
 		return RAFT_NOMEM;
+	if (!metaraft_await(m, m->job.batch)) {
+		raft_free(bufs);
+		return RAFT_CANCELED;
+	}
 	for (;;) {
 		size_t len = 0, got;
 		uint8_t *p;

@@ -6,22 +6,21 @@
 #include <unistd.h>
 
 #include "common/daemon.h"
-#include "common/daemon_conf.h"
 #include "common/diag.h"
 #include "metad/admin.h"
 #include "metad/aio.h"
 #include "metad/copy.h"
 #include "metad/cut.h"
-#include "metad/datadir.h"
 #include "metad/drive.h"
+#include "metad/group.h"
 #include "metad/log_peers.h"
 #include "metad/mark.h"
-#include "metad/monitor.h"
 #include "metad/lock.h"
+#include "metad/monitor.h"
+#include "metad/program.h"
 #include "metad/purge.h"
 #include "metad/recover.h"
 #include "metad/repair.h"
-#include "metad/restore.h"
 #include "metad/room.h"
 #include "metad/session.h"
 #include "metad/want.h"
@@ -31,15 +30,6 @@
 #define EXIT_ERROR METARAFT_EXIT
 
 #define STOP_WAIT_MS 10000u
-
-struct config {
-	struct daemon_config d; /* first */
-	char *data, *listen;
-	uint64_t snapshot_bytes;
-	uint64_t metrics_port;
-	uint64_t spin_us;
-	char *restore, *copy;
-};
 
 #define FIELD(f) offsetof(struct config, f)
 static const struct opt options[] = {
@@ -64,27 +54,7 @@ static const struct opt options[] = {
 	{ .name = NULL },
 };
 
-/* The one metad of this process. */
-static struct program {
-	struct config cfg;
-	struct conf conf;
-	struct datadir dir;
-	struct metad md;
-	struct stats *stats;
-	struct stats_http *http;
-	uv_prepare_t prepare;
-	uv_check_t check;
-	uv_poll_t stop_poll;
-	uv_timer_t stop_timer;
-	int stop_fd;
-	bool restoring; /* the snapshot of the restored state is on the way */
-	bool raft_up, raft_closed, handles;
-	bool copy_hangs; /* a thread still reads the state */
-	int exit_status;
-	/* How often polling before sleep has paid lately, in 1/256. */
-	uint32_t spin_score;
-	uint32_t spin_skipped;
-} prog;
+static struct program prog;
 
 /* ---- options ---- */
 
@@ -96,14 +66,7 @@ static int configure(struct program *p, int argc, char **argv)
 
 	if (rv != 0)
 		return rv;
-	p->md.conf = &p->conf;
-	p->md.cluster_id = p->conf.cluster_id;
-	if (p->conf.metad_count == 1)
-		return 0;
-	fprintf(stderr, "hail-metad: %s names %" PRIu32 " metads; this "
-		"version works with one\n", p->cfg.d.cluster,
-		p->conf.metad_count);
-	return -EOPNOTSUPP;
+	return 0;
 }
 
 static int open_data(struct program *p)
@@ -118,13 +81,12 @@ static int open_data(struct program *p)
 			p->md.self->id);
 		return -EINVAL;
 	}
-	rv = datadir_open(&p->dir, path, p->md.cluster_id, p->md.self->id, why,
-			  sizeof(why));
+	rv = datadir_open(&p->dir, path, p->conf.cluster_id, p->md.self->id,
+			  why, sizeof(why));
 	if (rv < 0) {
 		fprintf(stderr, "hail-metad: %s\n", why);
 		return rv;
 	}
-	p->md.dir = &p->dir;
 	if (p->cfg.restore && p->dir.state != DATADIR_EMPTY) {
 		fprintf(stderr, "hail-metad: --restore needs an empty data "
 			"directory, and %s is not\n", p->dir.path);
@@ -190,7 +152,7 @@ static void stop(struct metad *md, const char *why)
 	if (!why)
 		diag_info("main", "event=stopping reason=request");
 	serve_close(md->serve);
-	if (why) {
+	if (why || !metaraft_leads(md->raft)) {
 		close_raft(&prog);
 		return;
 	}
@@ -207,12 +169,40 @@ static void on_stop_signal(uv_poll_t *h, int status, int events)
 	stop(&prog.md, NULL);
 }
 
-static void on_raft_failed(void *arg, const char *why)
+void program_raft_failed(void *arg, const char *why)
 {
 	stop(arg, why);
 }
 
+void program_deposed(void *arg)
+{
+	struct metad *md = arg;
+
+	if (md->stopping) {
+		close_raft(&prog);
+		return;
+	}
+	md->stopping = true;
+	prog.again = true;
+	serve_close(md->serve);
+	close_raft(&prog);
+}
+
 /* ---- the loop ---- */
+
+/* A member that was taken in knows of a state from now on. */
+static void group_turn(struct program *p)
+{
+	struct metad *md = &p->md;
+	int rv;
+
+	if (p->dir.state != DATADIR_JOINED || md->leading ||
+	    metaraft_leads(md->raft) || sm_pos(md->sm) == 0)
+		return;
+	rv = datadir_set(&p->dir, DATADIR_OK);
+	if (rv < 0)
+		stop(md, "its directory cannot be written");
+}
 
 static void turn(struct program *p)
 {
@@ -221,7 +211,7 @@ static void turn(struct program *p)
 
 	stats_count(&md->stats.turns, 1);
 	sessions_turn(md);
-	if (!md->stopping) {
+	if (md->leading && !md->stopping) {
 		recover_turn(md->recover);
 		wants_look(md);
 		lock_waits_look(md);
@@ -236,12 +226,15 @@ static void turn(struct program *p)
 			serve_flush(md->serve);
 			metaraft_turn(md->raft);
 		}
-		if (!md->stopping)
+		if (!md->stopping) {
+			request_turn(md);
 			serve_resume(md->serve);
+		}
 		/* The loop may sleep now: what was held back and is done now
 		 * must not wait for it. */
 	} while (md->activity != was);
 	admin_stats_look(md);
+	group_turn(p);
 }
 
 static void on_prepare(uv_prepare_t *h)
@@ -277,11 +270,13 @@ static void spin(struct program *p)
 	p->spin_score = p->spin_score * 7 / 8 + (hit ? 32 : 0);
 }
 
-static void run(struct program *p)
+/* Returns 0, or -errno: it was elected and could not lead. */
+static int run(struct program *p)
 {
 	uint64_t was = p->md.activity;
+	int rv = 0;
 
-	while (!p->raft_closed) {
+	while (!p->raft_closed && rv == 0) {
 		/* Something happened: more may come at once. */
 		while (p->md.activity != was && !p->raft_closed) {
 			was = p->md.activity;
@@ -289,66 +284,15 @@ static void run(struct program *p)
 		}
 		if (!p->raft_closed)
 			(void)uv_run(&p->md.loop, UV_RUN_ONCE);
+		if (!p->md.leading && metaraft_elected(p->md.raft))
+			rv = program_lead(p);
 	}
-}
-
-/* ---- start ---- */
-
-static void on_batch(void *arg, const void *buf, size_t len)
-{
-	struct metad *md = arg;
-
-	copy_batch(md->copy, buf, len);
-}
-
-static void on_durable(void *arg, uint64_t pos, uint64_t batch)
-{
-	struct metad *md = arg;
-
-	copy_durable(md->copy, batch);
-	metad_became_durable(md, pos, batch);
-}
-
-static const struct metaraft_ops raft_ops = {
-	.durable = on_durable,
-	.batch = on_batch,
-	.failed = on_raft_failed,
-};
-
-static int fail(const char *what, int rv)
-{
-	fprintf(stderr, "hail-metad: %s: %s\n", what, strerror(-rv));
 	return rv;
 }
 
-static int make_parts(struct metad *md)
-{
-	int rv = serve_new(md, &md->serve);
+/* ---- handles ---- */
 
-	if (rv == 0)
-		rv = monitor_new(md, &md->monitor);
-	if (rv == 0)
-		rv = log_peers_new(md, &md->log_peers);
-	if (rv == 0)
-		rv = recover_new(md, &md->recover);
-	if (rv == 0)
-		rv = wants_new(md, &md->wants);
-	if (rv == 0)
-		rv = lock_waits_new(md, &md->lock_waits);
-	if (rv == 0)
-		rv = purge_new(md, &md->purge);
-	if (rv == 0)
-		rv = room_new(md, md->dir->path, &md->room);
-	if (rv == 0)
-		rv = drive_new(md, &md->drive);
-	md->sessions = sessions_new(md);
-	md->cuts = cuts_new(md);
-	if (rv == 0 && (!md->sessions || !md->cuts))
-		rv = -ENOMEM;
-	return rv < 0 ? fail("cannot start", rv) : 0;
-}
-
-static int make_handles(struct program *p)
+int program_handles(struct program *p)
 {
 	uv_loop_t *loop = &p->md.loop;
 	int rv = uv_prepare_init(loop, &p->prepare);
@@ -358,235 +302,17 @@ static int make_handles(struct program *p)
 	if (rv == 0)
 		rv = uv_timer_init(loop, &p->stop_timer);
 	if (rv == 0)
+		rv = uv_timer_init(loop, &p->start_timer);
+	if (rv == 0)
 		rv = uv_poll_init(loop, &p->stop_poll, p->stop_fd);
 	if (rv < 0)
-		return fail("event loop", rv);
+		return program_fail("event loop", rv);
 	p->handles = true;
 	p->prepare.data = p->check.data = p;
 	(void)uv_prepare_start(&p->prepare, on_prepare);
 	(void)uv_check_start(&p->check, on_check);
 	(void)uv_poll_start(&p->stop_poll, UV_READABLE, on_stop_signal);
 	return 0;
-}
-
-/* Is the log as long as it was known to be? */
-static int check_end(struct program *p, char *why, size_t why_size)
-{
-	uint64_t mark = mark_get(p->md.mark), have = sm_batch(p->md.sm);
-
-	if (have < mark) {
-		(void)snprintf(why, why_size, "the log in %s is damaged near "
-			       "its end: it has %" PRIu64 " batches of at "
-			       "least %" PRIu64 "; the segments as they were "
-			       "are in %s/unclean", p->dir.raft, have, mark,
-			       p->dir.path);
-		return -EBADMSG;
-	}
-	mark_good(p->md.mark);
-	return 0;
-}
-
-static int load(struct program *p)
-{
-	struct metaraft_config c = { .dir = p->dir.raft,
-				     .id = p->md.self->id,
-				     .snapshot_bytes = p->cfg.snapshot_bytes };
-	char why[PATH_MAX + 256] = "";
-	int64_t newest = 0;
-	int rv = 0;
-
-	if (p->dir.state == DATADIR_EMPTY && p->cfg.copy && !p->cfg.restore)
-		newest = copy_newest(p->cfg.copy);
-	if (newest < 0)
-		return fail(p->cfg.copy, (int)newest);
-	if (newest > 0) {
-		fprintf(stderr, "hail-metad: %s is empty, and %s has a copy of "
-			"the metadata: restore it ('hailctl metad restore %s "
-			"DIR'), or remove it for a new file system\n",
-			p->dir.path, p->cfg.copy, p->cfg.copy);
-		return -ENOTEMPTY;
-	}
-	if (p->dir.state == DATADIR_EMPTY)
-		rv = datadir_set(&p->dir, p->cfg.restore ? DATADIR_RESTORING :
-							   DATADIR_NEW);
-	if (rv < 0)
-		return fail(p->dir.path, rv);
-	room_prepare(p->dir.path);
-	rv = mark_open(p->dir.path, p->dir.raft, &p->md.mark);
-	if (rv < 0)
-		return fail(p->dir.path, rv);
-	if (p->cfg.restore)
-		rv = restore_read(&p->md, p->cfg.restore, why, sizeof(why));
-	if (rv == 0)
-		rv = metaraft_new(&p->md.loop, p->md.sm, &c, &raft_ops, &p->md,
-				  &p->md.raft, why, sizeof(why));
-	p->raft_up = rv == 0;
-	if (rv == 0)
-		rv = metaraft_start(p->md.raft, why, sizeof(why));
-	if (rv == 0)
-		rv = check_end(p, why, sizeof(why));
-	if (rv < 0) {
-		fprintf(stderr, "hail-metad: %s\n", why[0] ? why :
-							     strerror(-rv));
-		return rv;
-	}
-	return 0;
-}
-
-/* The loop runs until @done says so or the daemon stops. */
-static int run_until(struct program *p, bool (*done)(struct program *p))
-{
-	while (!p->raft_closed && !done(p))
-		(void)uv_run(&p->md.loop, UV_RUN_ONCE);
-	return p->raft_closed ? -EIO : 0;
-}
-
-static bool is_durable(struct program *p)
-{
-	return metad_durable(&p->md) >= sm_pos(p->md.sm);
-}
-
-static bool snapshot_tried(struct program *p)
-{
-	const struct metaraft_stats *s = metaraft_stats(p->md.raft);
-
-	return s->snapshots + s->snapshots_failed > 0;
-}
-
-static int first_state(struct program *p)
-{
-	int rv = restore_bootstrap(&p->md);
-
-	if (rv < 0)
-		return fail("cannot make the root directory", rv);
-	metaraft_want(p->md.raft, sm_pos(p->md.sm));
-	rv = run_until(p, is_durable);
-	if (rv == 0)
-		rv = datadir_set(&p->dir, DATADIR_OK);
-	return rv < 0 ? fail(p->dir.path, rv) : 0;
-}
-
-/* The restored state becomes the log's first snapshot. */
-static int first_snapshot(struct program *p)
-{
-	struct sm_raise m = { .epoch = sm_map(p->md.sm)->epoch + 1 };
-	struct sm_reply r;
-	int rv;
-
-	metaraft_snapshot_soon(p->md.raft);
-	METAD_PROPOSE(&p->md, WIRE_OP_SM_RAISE, sm_raise, &m, &r);
-	metaraft_want(p->md.raft, sm_pos(p->md.sm));
-	rv = run_until(p, snapshot_tried);
-	if (rv == 0 && metaraft_stats(p->md.raft)->snapshots == 0)
-		rv = -EIO;
-	if (rv == 0)
-		rv = datadir_set(&p->dir, DATADIR_RAISE);
-	return rv < 0 ? fail(p->dir.path, rv) : 0;
-}
-
-static int check_state(struct program *p)
-{
-	const struct cmap *map = sm_map(p->md.sm);
-
-	if (map->cluster_id == 0) {
-		fprintf(stderr, "hail-metad: the metadata in %s are missing; "
-			"restore a backup (--restore)\n", p->dir.path);
-		return -EBADMSG;
-	}
-	if (map->cluster_id == p->md.cluster_id)
-		return 0;
-	fprintf(stderr, "hail-metad: the metadata in %s are of cluster 0x%016"
-		PRIx64 ", the cluster file says 0x%016" PRIx64 "\n",
-		p->dir.path, map->cluster_id, p->md.cluster_id);
-	return -EXDEV;
-}
-
-/* Of a directory that was set back the copy is the newer one; the stores tell,
- * none of which may be there yet. */
-static bool is_newest(void *arg)
-{
-	struct metad *md = arg;
-
-	return md->serving && !md->older && monitor_settled(md->monitor) &&
-	       monitor_any_known(md->monitor);
-}
-
-static int start(struct program *p)
-{
-	struct metad *md = &p->md;
-	char why[PATH_MAX + 256] = "";
-	const char *addr = p->cfg.listen ? p->cfg.listen : md->self->addr;
-	int rv;
-
-	md->sm = sm_new();
-	if (!md->sm)
-		return fail("cannot start", -ENOMEM);
-	md->stop = stop;
-	md->start_ms = uv_now(&md->loop);
-	if (getrandom(&md->boot_id, sizeof(md->boot_id), 0) < 0)
-		return fail("getrandom", -errno);
-	rv = load(p);
-	if (rv == 0)
-		rv = make_parts(md);
-	if (rv == 0)
-		rv = make_handles(p);
-	if (rv == 0 && p->dir.state == DATADIR_NEW && sm_pos(md->sm) == 0)
-		rv = first_state(p);
-	if (rv == 0 && p->cfg.restore)
-		rv = first_snapshot(p);
-	if (rv == 0)
-		rv = check_state(p);
-	if (rv == 0 && p->dir.state == DATADIR_NEW)
-		rv = datadir_set(&p->dir, DATADIR_OK);
-	if (rv < 0)
-		return rv;
-	/* What is restored may be that very copy. */
-	if (p->cfg.copy && !p->cfg.restore) {
-		struct copy_options co = {
-			.loop = &md->loop, .raft = md->raft, .sm = md->sm,
-			.path = p->cfg.copy, .cluster_id = md->cluster_id,
-			.may_begin = is_newest, .arg = md,
-		};
-
-		rv = copy_new(&co, &md->copy, why, sizeof(why));
-		if (rv < 0) {
-			fprintf(stderr, "hail-metad: %s\n",
-				why[0] ? why : strerror(-rv));
-			return rv;
-		}
-	}
-	md->epoch = sm_map(md->sm)->epoch;
-	md->first_session = sm_next_session(md->sm);
-	drive_map_changed(md->drive);
-	rv = serve_listen(md->serve, addr, md->self->port);
-	if (rv < 0) {
-		fprintf(stderr, "hail-metad: cannot listen at %s:%u: %s\n",
-			addr, md->self->port, daemon_listen_error(rv));
-		return rv;
-	}
-	rv = cuts_load(md->cuts);
-	if (rv < 0)
-		return fail("cannot start", rv);
-	purge_kick(md->purge);
-	md->serving = p->dir.state == DATADIR_OK;
-	if (!md->serving)
-		restore_wait(md);
-	return 0;
-}
-
-static int start_metrics(struct program *p)
-{
-	int rv;
-
-	p->stats = stats_new("hail_metad");
-	if (!p->stats || admin_stats_register(&p->md, p->stats) < 0)
-		return fail("statistics", -ENOMEM);
-	p->md.registry = p->stats;
-	if (p->cfg.metrics_port == 0)
-		return 0;
-	rv = stats_http_start(stats_http_text, p->stats,
-			      (uint16_t)p->cfg.metrics_port, &p->http);
-	return rv < 0 ? fail("--metrics-port", rv) : 0;
 }
 
 /* ---- end ---- */
@@ -600,15 +326,18 @@ static void close_handles(struct program *p)
 		p->copy_hangs = true;
 	if (md->serve)
 		serve_close(md->serve);
+	group_stop(md->group);
 	if (md->drive)
 		drive_stop(md->drive);
 	if (md->purge)
 		purge_stop(md->purge);
-	room_stop(md->room);
+	if (md->room)
+		room_stop(md->room);
 	if (p->handles) {
 		uv_close((uv_handle_t *)&p->prepare, NULL);
 		uv_close((uv_handle_t *)&p->check, NULL);
 		uv_close((uv_handle_t *)&p->stop_timer, NULL);
+		uv_close((uv_handle_t *)&p->start_timer, NULL);
 		uv_close((uv_handle_t *)&p->stop_poll, NULL);
 	}
 	(void)uv_run(&md->loop, UV_RUN_DEFAULT);
@@ -625,6 +354,7 @@ static void end(struct program *p)
 			(void)uv_run(&md->loop, UV_RUN_ONCE);
 	}
 	close_handles(p);
+	request_drop(md);
 	repair_free_all(md);
 	cuts_free(md->cuts);
 	purge_free(md->purge);
@@ -638,10 +368,49 @@ static void end(struct program *p)
 	drive_free(md->drive);
 	serve_free(md->serve);
 	metaraft_free(md->raft);
+	group_free(md->group);
 	if (!p->copy_hangs) /* or what it writes would be anything */
 		sm_free(md->sm);
 	mark_close(md->mark);
 	stats_free(p->stats);
+}
+
+/* One life. */
+static void live(struct program *p)
+{
+	const struct conf_daemon *self = p->md.self;
+	struct metad *md = &p->md;
+	int rv;
+
+	memset(md, 0, sizeof(*md));
+	md->conf = &p->conf;
+	md->self = self;
+	md->cluster_id = p->conf.cluster_id;
+	md->dir = &p->dir;
+	md->stop = stop;
+	p->again = p->raft_up = p->raft_closed = p->handles = false;
+	p->stats = NULL;
+	p->http = NULL;
+	p->spin_score = p->spin_skipped = 0;
+	p->wait_said_ms = 0;
+	rv = uv_loop_init(&md->loop);
+	if (rv < 0) {
+		(void)program_fail("cannot start", rv);
+		p->exit_status = EXIT_ERROR;
+		return;
+	}
+	rv = program_start(p);
+	if (rv == 0) {
+		diag_info("main", "event=started inodes=%" PRIu64 " pos=%"
+			  PRIu64, sm_inode_count(md->sm), sm_pos(md->sm));
+		rv = run(p);
+		diag_info("main", "event=stopped pos=%" PRIu64,
+			  metad_durable(md));
+	}
+	/* Who was told to stop while he waited has not failed. */
+	if (rv < 0 && !p->again && !(md->stopping && p->exit_status == 0))
+		p->exit_status = EXIT_ERROR;
+	end(p);
 }
 
 /* As an absolute name: going to the background changes to "/". */
@@ -691,25 +460,13 @@ int main(int argc, char **argv)
 	if (daemon_start(&o) < 0)
 		return EXIT_ERROR;
 	p->stop_fd = daemon_stop_fd();
-	rv = p->stop_fd < 0 ? p->stop_fd : uv_loop_init(&p->md.loop);
-	if (rv < 0) {
-		(void)fail("cannot start", rv);
+	if (p->stop_fd < 0) {
+		(void)program_fail("cannot start", p->stop_fd);
 		return EXIT_ERROR;
 	}
-	rv = start(p);
-	if (rv == 0)
-		rv = start_metrics(p);
-	if (rv == 0) {
-		daemon_ready();
-		diag_info("main", "event=started inodes=%" PRIu64 " pos=%"
-			  PRIu64, sm_inode_count(p->md.sm), sm_pos(p->md.sm));
-		run(p);
-		diag_info("main", "event=stopped pos=%" PRIu64,
-			  metad_durable(&p->md));
-	} else {
-		p->exit_status = EXIT_ERROR;
-	}
-	end(p);
+	do
+		live(p);
+	while (p->again && p->exit_status == 0);
 	daemon_end();
 	datadir_close(&p->dir);
 	conf_fini(&p->conf);

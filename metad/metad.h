@@ -1,7 +1,10 @@
-/* The parts of a running metadata daemon, all on one uv loop:
+/* The parts of a running metadata daemon, all on one uv loop; those behind
+ * session only while it leads (metad->leading):
  *
  *	serve    connections, frames, replies
  *	request  what each request does
+ *	group    the other metads, libraft's way to them
+ *	room     of the disk
  *	session  who is connected; opening, replacing, closing sessions
  *	recover  fences and size recovery of a session that is gone
  *	want     leases that another session wants, what sessions are told
@@ -32,6 +35,7 @@ _Static_assert(LEASE_MS < SESSION_DEAD_MS, "design section 3");
 #define CREATES_LOST_MAX (2 * SESSION_WINDOW_MAX)
 
 struct datadir;
+struct group;
 struct mark;
 struct serve;
 struct stats;
@@ -79,6 +83,7 @@ struct metad {
 
 	struct sm *sm;
 	struct metaraft *raft;
+	struct group *group; /* NULL: it is alone */
 	struct serve *serve;
 	struct sessions *sessions;
 	struct recover *recover;
@@ -106,8 +111,11 @@ struct metad {
 	} last[2];
 
 	struct durable_wait *durable_waits, *durable_last;
+	struct durable_wait *unsure; /* request.c: run when we surely lead */
 	uint64_t first_session; /* the first this process may give out */
+	bool leading; /* all parts are there, and nobody else executes */
 	bool serving; /* clients are let in */
+	bool restoring; /* it is to be started from a backup */
 	bool older; /* a store knew more than these metadata, see restore.h */
 	bool stopping;
 	uint64_t activity; /* grows with everything the loop did */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <sys/statvfs.h>
 
+#include "common/clock.h"
 #include "common/diag.h"
 #include "common/stats.h"
 #include "common/status.h"
@@ -21,6 +22,12 @@
 /* One voter has nobody to send heartbeats to: tick seldom. */
 #define HEARTBEAT_MS 500u
 #define ELECTION_MS 2500u
+/* How many entries a member may lag behind before it gets a whole snapshot.
+ * Nobody lags behind one voter; none at all would mean to libraft that the
+ * snapshot came from a leader. */
+#define TRAILING 1u
+#define TRAILING_GROUP 128u
+#define CONNECT_RETRY_MS 100u
 
 _Static_assert(FRAME_BODY_MAX + METARAFT_COMMAND_HEAD + METARAFT_BATCH_HEAD <
 	       BATCH_BYTES_MAX, "every command fits a batch");
@@ -71,13 +78,17 @@ bool metaraft_disk_full(const struct metaraft *m)
 	       (uint64_t)vfs.f_bavail * vfs.f_frsize < (16u << 20);
 }
 
-static void fail(struct metaraft *m, int error)
+void metaraft_fail(struct metaraft *m, int error)
 {
 	const char *more = m->raft.errmsg, *hint;
 	char why[512];
 
-	if (m->failed || m->closing)
+	if (m->failed || m->deposed || m->closing)
 		return;
+	if (metaraft_is_deposing(m, error)) {
+		metaraft_depose(m);
+		return;
+	}
 	m->failed = true;
 	if (error == RAFT_NOMEM) {
 		more = ""; /* of something else */
@@ -161,17 +172,18 @@ void metaraft_propose(struct metaraft *m, uint16_t op, uint64_t session,
 	struct wire_out o;
 
 	/* Memory first: what was executed must be appended. */
-	if (m->failed || !open_reserve(m, len)) {
+	if (m->failed || m->deposed || !open_reserve(m, len)) {
 		memset(r, 0, sizeof(*r));
-		r->status = m->failed ? -EIO : -ENOMEM;
+		r->status = m->failed || m->deposed ? -EIO : -ENOMEM;
 		r->pos = pos_before;
-		if (!m->failed)
-			fail(m, RAFT_NOMEM);
+		if (r->status == -ENOMEM)
+			metaraft_fail(m, RAFT_NOMEM);
 		return;
 	}
+	assert(m->leads);
 	sm_apply(m->sm, op, session, body, len, r);
 	if (r->status == -ENOMEM) {
-		fail(m, RAFT_NOMEM);
+		metaraft_fail(m, RAFT_NOMEM);
 		return;
 	}
 	if (sm_pos(m->sm) == pos_before)
@@ -198,18 +210,22 @@ static void batch_done(struct raft_apply *req, int status, void *result)
 {
 	struct batch *b = container_of(req, struct batch, req);
 	struct metaraft *m = req->data;
-	uint64_t ns = uv_hrtime() - b->start_ns, us = ns / 1000, number;
+	uint64_t ns = clock_now_ns(CLOCK_BOOTTIME) - b->start_ns;
+	uint64_t us = ns / 1000, number;
 
 	(void)result;
 	m->in_flight--;
 	m->backlog -= b->len;
 	if (status != 0) {
 		raft_free(b);
-		fail(m, status);
+		metaraft_fail(m, status);
 		return;
 	}
-	number = b->number;
+	/* A group may have it while our own disk has not. */
+	number = m->raft.last_stored >= b->req.index ? b->number : 0;
 	m->durable = b->pos;
+	metaraft_heard(m, b->start_ns);
+	metaraft_committed(m, b->number);
 	stats_count(&m->stats.append_us_sum, us);
 	m->stats.append_us_max = u64_max(m->stats.append_us_max, us);
 	if (m->append_hist)
@@ -230,7 +246,7 @@ static void submit(struct metaraft *m)
 	if (!m->sealed)
 		m->sealed_tail = &m->sealed;
 	b->req.data = m;
-	b->start_ns = uv_hrtime();
+	b->start_ns = clock_now_ns(CLOCK_BOOTTIME);
 	m->submitted = b->pos;
 	m->in_flight++;
 	m->backlog += b->len;
@@ -244,7 +260,7 @@ static void submit(struct metaraft *m)
 		m->backlog -= b->len;
 		raft_free(b->buf);
 		raft_free(b);
-		fail(m, rv);
+		metaraft_fail(m, rv);
 	}
 }
 
@@ -263,9 +279,10 @@ static bool open_due(const struct metaraft *m)
 
 struct sm_snap *metaraft_freeze(struct metaraft *m)
 {
-	if (m->failed || m->closing)
+	if (m->failed || m->deposed || m->closing)
 		return NULL;
-	metaraft_seal(m);
+	if (m->leads)
+		metaraft_seal(m);
 	return sm_snap_begin(m->sm);
 }
 
@@ -294,11 +311,13 @@ void metaraft_trim(struct metaraft *m)
 
 void metaraft_turn(struct metaraft *m)
 {
-	if (m->failed || m->closing || !m->running)
+	if (m->failed || m->deposed || m->closing || !m->running)
 		return;
+	metaraft_group_look(m);
 	if (open_due(m))
 		metaraft_seal(m);
-	while (m->sealed && m->in_flight < IN_FLIGHT_MAX && !m->failed)
+	while (m->sealed && m->in_flight < IN_FLIGHT_MAX && !m->failed &&
+	       !m->deposed)
 		submit(m);
 	if (m->open.count && !uv_is_active((uv_handle_t *)&m->window))
 		(void)uv_timer_start(&m->window, window_over, WINDOW_MS, 0);
@@ -358,11 +377,14 @@ int metaraft_new(uv_loop_t *loop, struct sm *sm,
 		free(m);
 		return -ENOMEM;
 	}
-	m->transport.init = transport_init;
-	m->transport.listen = transport_listen;
-	m->transport.connect = transport_connect;
-	m->transport.close = transport_close;
-	rv = raft_uv_init(&m->io, loop, m->dir, &m->transport);
+	m->group = config->transport != NULL;
+	metaraft_address(m->address, m->id);
+	m->nobody.init = transport_init;
+	m->nobody.listen = transport_listen;
+	m->nobody.connect = transport_connect;
+	m->nobody.close = transport_close;
+	rv = raft_uv_init(&m->io, loop, m->dir,
+			  m->group ? config->transport : &m->nobody);
 	if (rv != 0) {
 		(void)snprintf(why, why_size, "cannot use %s: %s", m->dir,
 			       m->io.errmsg[0] ? m->io.errmsg :
@@ -377,22 +399,12 @@ int metaraft_new(uv_loop_t *loop, struct sm *sm,
 	 * follows it. */
 	raft_uv_set_auto_recovery(&m->io, false);
 	(void)raft_uv_set_snapshot_compression(&m->io, false);
+	raft_uv_set_connect_retry_delay(&m->io, CONNECT_RETRY_MS);
+	(void)pthread_mutex_init(&m->lock, NULL);
+	(void)pthread_cond_init(&m->cond, NULL);
 	metaraft_fsm_init(m);
 	*ret = m;
 	return 0;
-}
-
-static int bootstrap(struct metaraft *m)
-{
-	struct raft_configuration c;
-	int rv;
-
-	raft_configuration_init(&c);
-	rv = raft_configuration_add(&c, m->id, m->address, RAFT_VOTER);
-	if (rv == 0)
-		rv = raft_bootstrap(&m->raft, &c);
-	raft_configuration_close(&c);
-	return rv == RAFT_CANTBOOTSTRAP ? 0 : rv;
 }
 
 /* Is it a version that a later program may write? Not what zeros or other
@@ -438,31 +450,66 @@ static int load_error(struct metaraft *m, int rv, char *why, size_t why_size)
 	return rv ? rv : -EIO;
 }
 
-int metaraft_start(struct metaraft *m, char *why, size_t why_size)
+/* Returns 0 or -errno with a sentence. */
+static int init(struct metaraft *m, char *why, size_t why_size)
 {
 	int rv;
 
-	(void)snprintf(m->address, sizeof(m->address), "metad-%" PRIu32, m->id);
+	if (m->inited)
+		return 0;
 	rv = raft_init(&m->raft, &m->io, &m->fsm, m->id, m->address);
 	if (rv != 0)
 		return load_error(m, rv, why, why_size);
 	m->inited = true;
 	m->raft.data = m;
 	raft_set_snapshot_threshold(&m->raft, METARAFT_THRESHOLD_NEVER);
-	/* Nobody lags behind one voter; none at all would mean to libraft that
-	 * the snapshot came from a leader. */
-	raft_set_snapshot_trailing(&m->raft, 1);
-	raft_set_heartbeat_timeout(&m->raft, HEARTBEAT_MS);
-	raft_set_election_timeout(&m->raft, ELECTION_MS);
-	rv = bootstrap(m);
+	raft_set_snapshot_trailing(&m->raft,
+				   m->group ? TRAILING_GROUP : TRAILING);
+	raft_set_heartbeat_timeout(&m->raft, m->group ? METARAFT_HEARTBEAT_MS :
+							HEARTBEAT_MS);
+	raft_set_election_timeout(&m->raft, m->group ? METARAFT_ELECTION_MS :
+						       ELECTION_MS);
+	raft_set_pre_vote(&m->raft, m->group);
+	return 0;
+}
+
+int metaraft_bootstrap(struct metaraft *m, const uint32_t *ids, uint32_t count,
+		       char *why, size_t why_size)
+{
+	struct raft_configuration c;
+	int rv = init(m, why, why_size);
+
+	if (rv < 0)
+		return rv;
+	raft_configuration_init(&c);
+	for (uint32_t i = 0; rv == 0 && i < count; i++) {
+		char address[METARAFT_ADDRESS_SIZE];
+
+		metaraft_address(address, ids[i]);
+		rv = raft_configuration_add(&c, ids[i], address, RAFT_VOTER);
+	}
 	if (rv == 0)
-		rv = raft_start(&m->raft);
+		rv = raft_bootstrap(&m->raft, &c);
+	raft_configuration_close(&c);
+	if (rv == 0 || rv == RAFT_CANTBOOTSTRAP)
+		return 0;
+	return load_error(m, rv, why, why_size);
+}
+
+int metaraft_start(struct metaraft *m, char *why, size_t why_size)
+{
+	int rv = init(m, why, why_size);
+
+	if (rv < 0)
+		return rv;
+	rv = raft_start(&m->raft);
 	if (rv != 0 || m->load_error)
 		return load_error(m, rv, why, why_size);
 	m->started = true;
 	/* The only voter leads at once and has executed all it has. */
-	if (raft_state(&m->raft) != RAFT_LEADER ||
-	    raft_last_applied(&m->raft) != raft_last_index(&m->raft)) {
+	if (!m->group && (raft_state(&m->raft) != RAFT_LEADER ||
+			  raft_last_applied(&m->raft) !=
+				  raft_last_index(&m->raft))) {
 		(void)snprintf(why, why_size, "the metadata in %s belong to a "
 			       "group of several metads or to another id",
 			       m->dir);
@@ -474,10 +521,18 @@ int metaraft_start(struct metaraft *m, char *why, size_t why_size)
 	m->window.data = m;
 	(void)uv_timer_init(m->loop, &m->trim); /* as the one before */
 	m->trim.data = m;
-	m->batch_number = sm_batch(m->sm);
-	m->durable = m->submitted = sm_pos(m->sm);
 	m->running = true;
+	if (!m->group)
+		metaraft_lead(m);
 	return 0;
+}
+
+void metaraft_lead(struct metaraft *m)
+{
+	assert(m->running && !m->leads && (m->elected || !m->group));
+	m->leads = true;
+	m->batch_number = m->committed = sm_batch(m->sm);
+	m->durable = m->submitted = sm_pos(m->sm);
 }
 
 static void raft_closed(struct raft *r)
@@ -501,12 +556,14 @@ void metaraft_close(struct metaraft *m, void (*cb)(void *arg))
 	assert(!m->closing);
 	m->closing = true;
 	m->close_cb = cb;
+	metaraft_committed(m, 0);
 	if (m->running) {
 		uv_close((uv_handle_t *)&m->trim, NULL);
 		uv_close((uv_handle_t *)&m->window, window_closed);
 	} else if (m->inited) {
 		raft_close(&m->raft, raft_closed);
 	} else {
+		raft_uv_close(&m->io);
 		cb(m->arg);
 	}
 }
@@ -524,6 +581,8 @@ void metaraft_free(struct metaraft *m)
 	}
 	raft_free(m->spare);
 	raft_free(m->open.buf);
+	pthread_cond_destroy(&m->cond);
+	pthread_mutex_destroy(&m->lock);
 	free(m->dir);
 	free(m);
 }

@@ -1,11 +1,15 @@
-/* The replicated log under the state machine: libraft with one voter.
+/* The replicated log under the state machine: libraft with one voter, or with
+ * a group of them, of which one leads.
  *
- * A command is executed the moment it is proposed, in the order of proposals,
- * and appended to the open batch; a batch becomes one log entry. It is durable
- * when the entry is written. The log is the order of execution, so replaying
- * it gives the same state; what was executed but never became durable is lost
- * with the process, and whoever was told about it keeps it until it is durable
- * (wire_meta.h: meta_rhdr).
+ * A command is executed by the leader the moment it is proposed, in the order
+ * of proposals, and appended to the open batch; a batch becomes one log entry.
+ * It is durable when the entry is written, by a majority. The log is the order
+ * of execution, so replaying it gives the same state; what was executed but
+ * never became durable is lost with the leader, and whoever was told about it
+ * keeps it until it is durable (wire_meta.h: meta_rhdr). A leader that is one
+ * no longer has executed what may never be: its state is not to be used, it
+ * begins anew as a process would that crashed. Followers execute what is
+ * committed.
  *
  * Everything runs on the thread of the uv loop, except the encoding of
  * snapshots.
@@ -19,9 +23,13 @@
 
 struct metaraft;
 
+struct raft_uv_transport;
+
 struct metaraft_config {
 	const char *dir; /* libraft's own, exists */
 	uint32_t id; /* of this voter, > 0 */
+	/* To the others of its group; borrowed. NULL: it is alone. */
+	struct raft_uv_transport *transport;
 	/* A snapshot is taken when the log has grown by as much as the last
 	 * snapshot was long, and by at least this. */
 	uint64_t snapshot_bytes;
@@ -36,6 +44,11 @@ struct metaraft_ops {
 	/* Nothing becomes durable any more; stop. Runs at most once; @why is a
 	 * sentence for the administrator. */
 	void (*failed)(void *arg, const char *why);
+	/* It led and does not any more, see above; begin anew. Runs at most
+	 * once. Of a group only, as is the next. */
+	void (*deposed)(void *arg);
+	/* A follower has executed @batch, which is on its disk. */
+	void (*applied)(void *arg, uint64_t batch);
 };
 
 /* Seals the open batch and freezes the state, which has all batches up to its
@@ -63,10 +76,38 @@ int metaraft_new(uv_loop_t *loop, struct sm *sm,
 		 const struct metaraft_config *config,
 		 const struct metaraft_ops *ops, void *arg,
 		 struct metaraft **ret, char *why, size_t why_size);
-/* Makes an empty log when there is none, loads the snapshot and the log and
- * executes it. Returns 0, or -errno with a sentence in @why (-EBADMSG: damaged;
+/* Makes an empty log, durably, when there is none: of a group of these voters.
+ * Returns 0, or -errno with a sentence in @why. Blocks. */
+int metaraft_bootstrap(struct metaraft *m, const uint32_t *ids, uint32_t count,
+		       char *why, size_t why_size);
+/* Loads the snapshot and the log; who is alone has executed it then, and leads.
+ * Returns 0, or -errno with a sentence in @why (-EBADMSG: damaged;
  * -EPROTONOSUPPORT: written by a later version). Blocks. */
 int metaraft_start(struct metaraft *m, char *why, size_t why_size);
+/* Of a group: it was elected, and has executed all that was committed before:
+ * metaraft_lead() is next, after which it executes and nobody else does. */
+bool metaraft_elected(const struct metaraft *m);
+void metaraft_lead(struct metaraft *m);
+bool metaraft_leads(const struct metaraft *m);
+/* The number of the last batch on disk, executed or not. */
+uint64_t metaraft_last_batch(const struct metaraft *m);
+/* Is it certain that nobody else leads? Else asks the others, and is to be
+ * asked again in a later turn; before that nothing may be told of the state,
+ * which may be an old one. */
+bool metaraft_confirmed(struct metaraft *m);
+/* Before a member that took part before starts again, so long must have passed:
+ * a leader may count on it. */
+#define METARAFT_PROMISE_MS 1000u
+/* Who leads, as far as it is known here; 0: nobody. */
+uint32_t metaraft_leader(struct metaraft *m);
+uint64_t metaraft_term(const struct metaraft *m);
+/* Is the log loaded, so that the next two are known? */
+bool metaraft_is_started(const struct metaraft *m);
+bool metaraft_is_voter(const struct metaraft *m, uint32_t id);
+uint32_t metaraft_voters(const struct metaraft *m); /* how many there are */
+/* A member's name in the log. */
+#define METARAFT_ADDRESS_SIZE 32u
+void metaraft_address(char address[METARAFT_ADDRESS_SIZE], uint32_t id);
 /* Finishes what is submitted, then calls @cb, from the loop or before return.
  * What is in the open batch is dropped: wait for it before. Also after a
  * metaraft_start() that failed. */
@@ -74,7 +115,8 @@ void metaraft_close(struct metaraft *m, void (*cb)(void *arg));
 /* After @cb of metaraft_close(). NULL: no-op. */
 void metaraft_free(struct metaraft *m);
 
-/* Executes a command that sm_validate() accepted and appends it to the log.
+/* While it leads: executes a command that sm_validate() accepted and appends it
+ * to the log.
  * @r: as of sm_apply(). A command that changed nothing is not appended. */
 void metaraft_propose(struct metaraft *m, uint16_t op, uint64_t session,
 		      const void *body, size_t len, struct sm_reply *r);

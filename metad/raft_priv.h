@@ -2,12 +2,20 @@
 #ifndef METAD_RAFT_PRIV_H
 #define METAD_RAFT_PRIV_H
 
+#include <pthread.h>
 #include <raft.h>
 #include <raft/uv.h>
 
 #include "metad/raft.h"
 
 #define METARAFT_THRESHOLD_NEVER (1u << 30)
+/* Of a group. A member does not vote for another leader, nor is it a candidate,
+ * for METARAFT_ELECTION_MS after it heard of one; libraft draws 1 to 2 times
+ * that. A leader trusts in three quarters of it, for clocks that run apart. */
+#define METARAFT_HEARTBEAT_MS 100u
+#define METARAFT_ELECTION_MS 1000u
+#define METARAFT_LEASE_MS (METARAFT_ELECTION_MS * 3 / 4)
+_Static_assert(METARAFT_PROMISE_MS >= METARAFT_ELECTION_MS, "raft.h");
 
 /* A sealed batch, from metaraft_seal() to libraft's answer. */
 struct batch {
@@ -17,12 +25,20 @@ struct batch {
 	size_t len;
 	uint64_t number;
 	uint64_t pos; /* stream position after its last command */
-	uint64_t start_ns;
+	uint64_t start_ns; /* of CLOCK_BOOTTIME */
+};
+
+/* What is asked of the others; see raft_group.c. */
+struct metaraft_ask {
+	struct raft_barrier req;
+	uint64_t start_ns; /* of CLOCK_BOOTTIME */
+	bool asked;
 };
 
 /* A snapshot on the way: made on the loop, filled on a pool thread. */
 struct snapshot_job {
 	struct sm_snap *snap; /* NULL: none on the way */
+	uint64_t batch; /* the last one that it has */
 	raft_index index; /* libraft counts it as of this entry */
 	uint64_t log_bytes; /* what the log had grown by */
 	uint64_t size;
@@ -36,12 +52,13 @@ struct metaraft {
 	void *arg;
 	char *dir;
 	uint32_t id;
-	char address[32]; /* libraft wants one; nobody connects to it */
+	char address[METARAFT_ADDRESS_SIZE];
+	bool group; /* there are others */
 
 	struct raft raft;
 	struct raft_io io;
 	struct raft_fsm fsm;
-	struct raft_uv_transport transport;
+	struct raft_uv_transport nobody; /* who is alone talks to it */
 	uv_timer_t window;
 	uv_timer_t trim; /* runs after a snapshot */
 
@@ -65,8 +82,18 @@ struct metaraft {
 	bool snapshot_soon;
 	struct snapshot_job job;
 
+	/* raft_group.c */
+	struct metaraft_ask barrier, confirm;
+	uint64_t heard_ns; /* a majority followed us then; CLOCK_BOOTTIME */
+	bool elected, deposed;
+	/* What a snapshot waits for, on its thread. */
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	uint64_t committed; /* number of the last batch */
+	bool no_more; /* ... and there will not be another */
+
 	int load_error;
-	bool inited, started, running, failed, closing, closed;
+	bool inited, started, running, leads, failed, closing, closed;
 	void (*close_cb)(void *arg);
 	struct metaraft_stats stats;
 	struct stats_hist *append_hist; /* NULL: none */
@@ -78,6 +105,22 @@ void metaraft_seal(struct metaraft *m);
 void metaraft_fsm_init(struct metaraft *m);
 /* So little room that this is why a write failed. */
 bool metaraft_disk_full(const struct metaraft *m);
+/* Ends it for an error of libraft's. */
+void metaraft_fail(struct metaraft *m, int error);
+
+/* raft_group.c */
+/* Once a turn. */
+void metaraft_group_look(struct metaraft *m);
+/* A majority took what was sent at @start_ns. */
+void metaraft_heard(struct metaraft *m, uint64_t start_ns);
+/* Batches up to @number are committed; 0 and none will be any more. */
+void metaraft_committed(struct metaraft *m, uint64_t number);
+/* Waits until @number is. False: it will not be. Any thread. */
+bool metaraft_await(struct metaraft *m, uint64_t number);
+void metaraft_depose(struct metaraft *m);
+/* Is it an error that only says that it leads no longer? */
+bool metaraft_is_deposing(const struct metaraft *m, int error);
+
 /* Asks libraft for a snapshot when one is due. */
 void metaraft_snapshot_check(struct metaraft *m);
 

@@ -6,6 +6,7 @@
 #include "common/diag.h"
 #include "metad/admin.h"
 #include "metad/cut.h"
+#include "metad/group.h"
 #include "metad/lock.h"
 #include "metad/log_peers.h"
 #include "metad/monitor.h"
@@ -91,6 +92,8 @@ void request_reply_at(struct metad *md, const struct reply_to *to, uint64_t pos,
 
 /* ---- requests that run again ---- */
 
+static void held_run_durable(struct durable_wait *d);
+
 static void held_run(struct held *w)
 {
 	struct request r = { .md = w->md,
@@ -99,9 +102,54 @@ static void held_run(struct held *w)
 			     .body = w->body,
 			     .body_len = w->len };
 
+	/* What was certain when it came need not be any more. */
+	if (r.conn && !metaraft_confirmed(w->md->raft)) {
+		w->durable.fn = held_run_durable;
+		w->durable.next = w->md->unsure;
+		w->md->unsure = &w->durable;
+		return;
+	}
 	if (r.conn)
 		request_run(&r);
 	held_free(w);
+}
+
+void request_turn(struct metad *md)
+{
+	struct durable_wait *w, *list = md->unsure;
+
+	if (!list || !metaraft_confirmed(md->raft))
+		return;
+	md->unsure = NULL;
+	while ((w = list)) {
+		list = w->next;
+		md->activity++;
+		w->fn(w);
+	}
+}
+
+static bool is_held(const struct durable_wait *w)
+{
+	return w->fn == held_reply || w->fn == held_run_durable;
+}
+
+/* Others' waits are part of what they free themselves. */
+static void drop(struct durable_wait *w)
+{
+	struct durable_wait *next;
+
+	for (; w; w = next) {
+		next = w->next;
+		if (is_held(w))
+			held_free(container_of(w, struct held, durable));
+	}
+}
+
+void request_drop(struct metad *md)
+{
+	drop(md->durable_waits);
+	drop(md->unsure);
+	md->durable_waits = md->unsure = NULL;
 }
 
 static void held_run_cut(struct cut_wait *c, bool dropped)
@@ -437,20 +485,24 @@ static void run_ping(struct request *q)
 #define ADMIN ROLE(WIRE_ROLE_ADMIN)
 #define LOGD ROLE(WIRE_ROLE_LOGD)
 #define ANY (CLIENT | BLOCKD | METAD | ADMIN | LOGD)
+/* Each metad of a group answers it, whoever leads. */
+#define EACH 0x80u
 
 static const struct op_info {
 	uint16_t op;
-	uint8_t roles;
+	uint8_t roles; /* ROLE()s, EACH */
 	bool session; /* a client must have a live one */
 	void (*run)(struct request *q);
 } ops[] = {
-	{ WIRE_OP_PING, ANY, false, run_ping },
-	{ WIRE_OP_ADMIN_STATUS, ADMIN, false, admin_status },
-	{ WIRE_OP_ADMIN_STATS, ADMIN, false, admin_stats },
+	{ WIRE_OP_PING, ANY | EACH, false, run_ping },
+	{ WIRE_OP_ADMIN_STATUS, ADMIN | EACH, false, admin_status },
+	{ WIRE_OP_ADMIN_STATS, ADMIN | EACH, false, admin_stats },
+	{ WIRE_OP_META_RAFT, METAD | EACH, false, transport_run },
+	{ WIRE_OP_META_MEMBER, METAD | EACH, false, group_member_run },
 	{ WIRE_OP_ADMIN_INODES, ADMIN, false, admin_inodes },
 	{ WIRE_OP_ADMIN_BACKUP, ADMIN, false, admin_backup },
 	{ WIRE_OP_ADMIN_SESSIONS, ADMIN, false, admin_sessions },
-	{ WIRE_OP_ADMIN_STOP, ADMIN, false, admin_stop },
+	{ WIRE_OP_ADMIN_STOP, ADMIN | EACH, false, admin_stop },
 	{ WIRE_OP_ADMIN_GIVE_UP, ADMIN, false, admin_give_up },
 	{ WIRE_OP_ADMIN_EVICT, ADMIN, false, admin_evict },
 	{ WIRE_OP_ADMIN_LOCKS, ADMIN, false, admin_locks },
@@ -517,6 +569,38 @@ void request_run(struct request *r)
 }
 
 /* ---- judging ---- */
+
+/* The role that a HELLO says; 0: none. */
+static uint8_t hello_role(const struct frame *f)
+{
+	struct hello m;
+
+	return f->h.opcode == WIRE_OP_HELLO &&
+			       hello_parse(f->body, f->h.body_len, &m) == 0 ?
+		       m.role :
+		       0;
+}
+
+/* Is there but one metad that may answer, the one that leads? */
+static bool is_leaders(const struct conn *c, const struct frame *f)
+{
+	const struct op_info *info;
+	uint8_t role;
+
+	if (!c->hello) {
+		role = hello_role(f);
+		return role == WIRE_ROLE_CLIENT || role == WIRE_ROLE_BLOCKD ||
+		       role == WIRE_ROLE_LOGD;
+	}
+	info = op_find(f->h.opcode);
+	return info && !(info->roles & EACH);
+}
+
+bool request_must_wait(const struct conn *c, const struct frame *f)
+{
+	return c->md->leading && is_leaders(c, f) &&
+	       !metaraft_confirmed(c->md->raft);
+}
 
 /* Everything that can be told without the state. Returns 0 and *ret; else what
  * to answer. */
@@ -595,6 +679,11 @@ static int run_hello(struct conn *c, const struct frame *f,
 
 	if (rv < 0)
 		return rv;
+	if (!md->leading && is_leaders(c, f)) {
+		serve_reply_plain(md, to, -EREMCHG, NULL, 0);
+		serve_conn_close(c);
+		return 0;
+	}
 	/* Until the counters are raised (restore) clients try again. */
 	if (m.role == WIRE_ROLE_CLIENT && !md->serving)
 		return -EAGAIN;
@@ -649,7 +738,8 @@ int request_frame(struct conn *c, const struct frame *f)
 	if (f->h.cluster_id != c->md->cluster_id &&
 	    !(f->h.cluster_id == 0 && c->role == WIRE_ROLE_ADMIN))
 		return -EBADMSG;
-	rv = validate(c, f, &info);
+	rv = !c->md->leading && is_leaders(c, f) ? -EREMCHG :
+						   validate(c, f, &info);
 	if (rv < 0) {
 		serve_reply_plain(c->md, &r.to, rv, NULL, 0);
 		return 0;
@@ -662,8 +752,15 @@ int request_frame(struct conn *c, const struct frame *f)
 
 void request_conn_gone(struct conn *c)
 {
-	cut_waits_drop(c->md, c->id);
-	wants_conn_gone(c->md, c->id);
-	lock_waits_conn_gone(c->md, c->id);
+	struct metad *md = c->md;
+
+	if (md->cuts)
+		cut_waits_drop(md, c->id);
+	if (md->wants)
+		wants_conn_gone(md, c->id);
+	if (md->lock_waits)
+		lock_waits_conn_gone(md, c->id);
+	if (md->group)
+		transport_conn_gone(group_transport(md->group), c->id);
 	admin_conn_gone(c);
 }

@@ -19,6 +19,14 @@ struct request {
 /* Handles a frame; the reply comes now or later. Returns 0, or < 0: the
  * connection is to be closed (-EBADMSG: it speaks nonsense). */
 int request_frame(struct conn *c, const struct frame *f) must_check;
+/* Is @f to be kept, and handled in a later turn? It is about the state, of
+ * which it is not certain that it is still the newest; see
+ * metaraft_confirmed(). */
+bool request_must_wait(const struct conn *c, const struct frame *f);
+/* Frees what waits, at the end. */
+void request_drop(struct metad *md);
+/* Each turn of the loop. */
+void request_turn(struct metad *md);
 /* Answers with the attributes of @ino, as META_GETATTR; later, while it is
  * being cut by another session: then the request runs again. */
 void request_attr(struct request *q, uint64_t ino);

@@ -178,6 +178,7 @@ static void conn_closed(uv_handle_t *h)
 	list_remove(&s->conns, c, offsetof(struct conn, next));
 	s->conn_count--;
 	request_conn_gone(c);
+	frame_free(c->kept);
 	frame_in_fini(&c->in);
 	seal_free(c->seal);
 	free(c->out.p);
@@ -238,8 +239,10 @@ void serve_close_session(struct metad *md, uint64_t session)
 
 static bool conn_full(const struct conn *c)
 {
-	return c->out.len + c->flight.len > OUT_BYTES_MAX ||
-	       c->held > HELD_MAX || metaraft_busy(c->md->raft);
+	if (c->out.len + c->flight.len > OUT_BYTES_MAX || c->held > HELD_MAX)
+		return true;
+	/* What waits to be committed waits for the other metads' answers. */
+	return c->role != WIRE_ROLE_METAD && metaraft_busy(c->md->raft);
 }
 
 static void conn_stop(struct conn *c)
@@ -293,6 +296,22 @@ static void conn_bad(struct conn *c, int err)
 		  c->peer, c->name, -err);
 }
 
+/* The next frame, or what was kept: as frame_in_next(). */
+static int conn_next(struct conn *c, struct frame **f)
+{
+	int rv;
+
+	if (c->kept) {
+		*f = c->kept;
+		c->kept = NULL;
+		return 1;
+	}
+	rv = frame_in_next(&c->in, f);
+	if (!c->greeted)
+		conn_greet(c);
+	return rv;
+}
+
 /* Handles what has arrived whole. */
 static void conn_frames(struct conn *c)
 {
@@ -304,11 +323,14 @@ static void conn_frames(struct conn *c)
 			conn_stop(c);
 			return;
 		}
-		rv = frame_in_next(&c->in, &f);
-		if (!c->greeted)
-			conn_greet(c);
+		rv = conn_next(c, &f);
 		if (rv <= 0)
 			break;
+		if (request_must_wait(c, f)) {
+			c->kept = f;
+			conn_stop(c);
+			return;
+		}
 		c->md->activity++;
 		rv = request_frame(c, f);
 		frame_free(f);

@@ -29,6 +29,7 @@ struct conn {
 		uv_pipe_t pipe; /* a peer on this machine */
 	} sock;
 	struct frame_in in;
+	struct frame *kept; /* until it is certain that we lead; NULL: none */
 	struct seal *seal; /* NULL: frames are not sealed */
 	bool greeted; /* so @seal is known */
 	struct conn_buf {

@@ -62,6 +62,8 @@ static void keepalive_replied(struct rpc_call *rc, int status,
 	again = m->suspect && !m->fenced && !m->closing;
 	core_unlock(c);
 	meta_calls_free(gone);
+	if (status == -ETIMEDOUT || (f && status == -EREMCHG))
+		rpc_peer_next(m->peer);
 	if (again)
 		rpc_timer_start(c->net, &m->keepalive_timer,
 				f ? 0 : META_RETRY_MS);
@@ -366,8 +368,7 @@ int meta_client_start(struct core *c, uint64_t deadline_ms)
 
 	if (conf->metad_count == 0)
 		return -EINVAL;
-	err = rpc_peer_new(c->net, conf->metads[0].addr, conf->metads[0].port,
-			   &m->ops, c, &m->peer);
+	err = rpc_peer_new_metad(c->net, conf, &m->ops, c, &m->peer);
 	if (err)
 		return err;
 	err = session_open(m, deadline_ms);

@@ -119,11 +119,32 @@ crash() {
 		while kill -0 "$p" 2>/dev/null; do sleep 0.01; done
 	done
 }
-# metad_start: the one that was crashed, and nothing else of the cluster.
+# metad_start [ID]: the one that was crashed, and nothing else of the cluster.
 metad_start() {
-	"$BIN/hail-metad" --cluster "$C/cluster.conf" --id 1 \
-		--pidfile "$C/run/metad1.pid" --log "$C/run/metad1.log" ||
-		fail "metad does not start"
+	"$BIN/hail-metad" --cluster "$C/cluster.conf" --id "${1:-1}" \
+		--pidfile "$C/run/metad${1:-1}.pid" \
+		--log "$C/run/metad${1:-1}.log" || fail "metad does not start"
+}
+# Of several metads, which leads; "0" while none does.
+leader() {
+	"$CTL" -c "$C/cluster.conf" status --json 2>/dev/null | python3 -c '
+import json, sys
+for d in json.load(sys.stdin)["daemons"]:
+    if d["program"] == "hail-metad" and d.get("leader") == d["id"] and "epoch" in d:
+        print(d["id"])
+        break
+else:
+    print(0)'
+}
+leads() { [ "$(leader)" != 0 ]; }
+leads_other() { local l; l=$(leader); [ "$l" != 0 ] && [ "$l" != "$1" ]; }
+# metad_json ID PYTHON: of what that metad says of itself, d.
+metad_json() {
+	"$CTL" -c "$C/cluster.conf" status --json 2>/dev/null | python3 -c '
+import json, sys
+d = [d for d in json.load(sys.stdin)["daemons"]
+     if d["program"] == "hail-metad" and d["id"] == int(sys.argv[1])][0]
+print(eval(sys.argv[2]))' "$1" "$2"
 }
 # halt PID...: SIGSTOP of these. One of a process's threads is woken to tell the
 # others: until all know of it they go on.

@@ -35,7 +35,8 @@ code 2 df --scrub; says "no option of 'hailctl df'"
 code 2 --nonsense df
 code 2 local up "$C" --blokds 3; says "no option '--blokds'"
 code 2 fsck --limit; says "'--limit' needs a value"
-code 2 local up "$C" --metads 3; says "--metads 3"
+code 2 local up "$C" --metads 2; says "1, 3 or 5"
+code 2 local up "$C" --metads 7; says "1 to 5"
 code 2 local up "$C" --replicas 2; says "--replicas 2"
 [ ! -e "$C" ] || fail "a refused local up left something"
 code 1 -c "$T/none" status; says "$T/none"
@@ -53,6 +54,7 @@ json "d['started'] == ['mount'] and d['mountpoint'] == '$MNT'"
 code 0 local up "$C" --json
 json "d['started'] == []"
 code 1 local up "$C" --blockds 5; says "2 block daemons"; says "hold no data"
+code 1 local up "$C" --metads 3; says "the cluster in $C has 1"
 echo hello >"$MNT/a"
 sync "$MNT/a"
 

@@ -79,6 +79,8 @@
 	M(meta_lock_reply, META_LOCK_REPLY_FIELDS) \
 	M(meta_lock_wait, META_LOCK_WAIT_FIELDS) \
 	M(meta_lock_cancel, META_LOCK_CANCEL_FIELDS) \
+	M(meta_raft, META_RAFT_FIELDS) \
+	M(meta_member_reply, META_MEMBER_REPLY_FIELDS) \
 	M(meta_cut, META_CUT_FIELDS) \
 	M(meta_register, META_REGISTER_FIELDS) \
 	M(meta_lease_reply, META_LEASE_REPLY_FIELDS) \

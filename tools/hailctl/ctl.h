@@ -96,16 +96,18 @@ int link_json_of(struct link *l, uint16_t op, const void *body, size_t body_len,
 /* The reply's body after its meta_rhdr. Returns 0 or -EBADMSG. */
 int meta_body(const struct rpc_frame *f, struct wire_in *in);
 
-/* Daemons of the cluster, metads first, block daemons, log daemons. */
+/* Daemons of the cluster, metads first (of several the one that leads before
+ * the others), block daemons, log daemons. */
 struct links {
 	struct link *v;
 	uint32_t count, failed;
+	bool no_leader; /* of several metads */
 };
 /* Of metadata and blocks; of all. 0 or -ENOMEM. */
 int links_open(struct ctl *c, struct links *ls);
 int links_open_all(struct ctl *c, struct links *ls);
 void links_close(struct links *ls);
-/* The first metad; complains when it is not there (then NULL). */
+/* The metad that leads; complains when there is none (then NULL). */
 struct link *links_metad(struct links *ls);
 /* CTL_OK, or CTL_PARTLY / CTL_FAILED when some / all did not answer. */
 int links_exit(const struct links *ls);

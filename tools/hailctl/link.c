@@ -2,10 +2,14 @@
 #include "tools/hailctl/ctl.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/cmap.h"
 #include "common/gate.h"
+
+/* Between two looks for the metad that leads. */
+#define LEADER_WAIT_US 100000u
 
 struct link_wait {
 	pthread_mutex_t lock;
@@ -171,6 +175,8 @@ static const char *advice(const struct link *l)
 		return "it speaks another version of the protocol; use the "
 		       "hailctl of its release, or it wants 'wire' of its "
 		       "cluster file";
+	case EREMCHG:
+		return "another metad leads; try again";
 	case ENOENT:
 		return "it does not know this daemon; compare the cluster "
 		       "files";
@@ -279,16 +285,59 @@ static void open_kind(struct ctl *c, struct links *ls, enum daemon_kind kind,
 			ls->failed++;
 }
 
+/* What it says of itself: does it lead? */
+static bool leads(struct link *l)
+{
+	json_t *o = NULL;
+	bool yes = false;
+
+	if (l->error == 0 && link_json(l, WIRE_OP_ADMIN_STATUS, &o) == 0)
+		yes = json_u64(o, "leader") == l->d->id &&
+		      json_object_get(o, "epoch");
+	json_decref(o);
+	return yes;
+}
+
+/* The metad that leads comes first. While a majority is there, one will soon.
+ */
+static void leader_first(struct ctl *c, struct links *ls)
+{
+	uint64_t end_ms = clock_now_ms(CLOCK_MONOTONIC) + c->o.timeout_ms;
+	uint32_t up = 0;
+
+	if (ls->count < 2)
+		return;
+	for (uint32_t i = 0; i < ls->count; i++)
+		up += ls->v[i].error == 0;
+	for (;;) {
+		for (uint32_t i = 0; i < ls->count; i++)
+			if (leads(&ls->v[i])) {
+				struct link l = ls->v[i];
+
+				ls->v[i] = ls->v[0];
+				ls->v[0] = l;
+				return;
+			}
+		if (up <= ls->count / 2 ||
+		    clock_now_ms(CLOCK_MONOTONIC) >= end_ms)
+			break;
+		usleep(LEADER_WAIT_US);
+	}
+	ls->no_leader = true;
+}
+
 int links_open(struct ctl *c, struct links *ls)
 {
 	const struct conf *conf = &c->conf;
 
 	ls->count = ls->failed = 0;
+	ls->no_leader = false;
 	ls->v = calloc(conf->metad_count + conf->blockd_count +
 		       conf->logd_count, sizeof(*ls->v));
 	if (!ls->v)
 		return -ENOMEM;
 	open_kind(c, ls, DAEMON_METAD, conf->metads, conf->metad_count);
+	leader_first(c, ls);
 	open_kind(c, ls, DAEMON_BLOCKD, conf->blockds, conf->blockd_count);
 	return 0;
 }
@@ -316,6 +365,14 @@ struct link *links_metad(struct links *ls)
 {
 	if (ls->count == 0 || ls->v[0].kind != DAEMON_METAD) {
 		ctl_err("the cluster file names no metad");
+		return NULL;
+	}
+	if (ls->no_leader) {
+		for (uint32_t i = 0; i < ls->count; i++)
+			if (ls->v[i].error && ls->v[i].kind == DAEMON_METAD)
+				link_complain(&ls->v[i]);
+		ctl_err("no metad leads: more than half of them have to run "
+			"and to reach each other; 'hailctl status' shows them");
 		return NULL;
 	}
 	if (ls->v[0].error) {

@@ -107,6 +107,11 @@ static void key_path(const struct local *l, char *ret, size_t size)
 	snprintf(ret, size, "%s/cluster.key", l->dir);
 }
 
+static uint32_t metad_count(const struct local *l)
+{
+	return l->c->o.metads ? (uint32_t)l->c->o.metads : 1;
+}
+
 static void put_conf(FILE *f, const struct local *l, uint32_t blockd_count,
 		     const uint32_t *ports)
 {
@@ -120,11 +125,12 @@ static void put_conf(FILE *f, const struct local *l, uint32_t blockd_count,
 	key_path(l, path, sizeof(path));
 	put_quoted(f, path);
 	fprintf(f, "\nwire %s\n", wire_words[l->c->o.wire]);
-	put_daemon(f, l, "metad", 1, ports[0]);
+	for (uint32_t i = 1; i <= metad_count(l); i++)
+		put_daemon(f, l, "metad", i, *ports++);
 	for (uint32_t i = 1; i <= blockd_count; i++)
-		put_daemon(f, l, "blockd", i, ports[i]);
+		put_daemon(f, l, "blockd", i, *ports++);
 	for (uint32_t i = 1; i <= l->c->o.logds; i++)
-		put_logd(f, i, ports[blockd_count + i], l->c->o.log_memory);
+		put_logd(f, i, *ports++, l->c->o.log_memory);
 }
 
 /* One that is there already is of a start that was cut off. */
@@ -147,13 +153,15 @@ static bool put_key(const struct local *l)
 /* Written aside and renamed: a file that exists is whole. */
 bool local_conf_write(struct local *l, uint32_t blockd_count)
 {
-	uint32_t ports[1 + DAEMON_COUNT_MAX + LOG_DAEMON_COUNT_MAX] = { 0 };
+	uint32_t ports[METAD_COUNT_MAX + DAEMON_COUNT_MAX +
+		       LOG_DAEMON_COUNT_MAX] = { 0 };
 	char tmp[PATH_MAX + 32];
 	FILE *f;
 	bool ok;
 	int rv;
 
-	if (!pick_ports(ports, 1 + blockd_count + (uint32_t)l->c->o.logds) ||
+	if (!pick_ports(ports, metad_count(l) + blockd_count +
+				       (uint32_t)l->c->o.logds) ||
 	    !put_key(l))
 		return false;
 	snprintf(tmp, sizeof(tmp), "%s.new", l->conf);

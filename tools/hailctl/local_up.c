@@ -16,9 +16,8 @@
 /* What will come, but is not there yet. */
 static bool up_supported(const struct ctl_options *o)
 {
-	if (o->metads > 1)
-		ctl_err("--metads %llu: this release runs one metadata "
-			"daemon; leave the option out or give 1",
+	if (o->metads % 2 == 0 && o->metads > 0)
+		ctl_err("--metads %llu: 1, 3 or 5 make a majority",
 			(unsigned long long)o->metads);
 	else if (o->replicas > 1)
 		ctl_err("--replicas %llu: this release keeps one copy of each "
@@ -62,7 +61,7 @@ static bool all_in_place(const struct local *l)
 
 static bool up_conf(struct local *l)
 {
-	uint64_t wanted = l->c->o.blockds;
+	uint64_t wanted = l->c->o.blockds, metads = l->c->o.metads;
 
 	if (access(l->conf, F_OK) < 0 &&
 	    !local_conf_write(l, wanted ? (uint32_t)wanted : BLOCKDS_DEFAULT))
@@ -76,6 +75,13 @@ static bool up_conf(struct local *l)
 			"make a new cluster and copy",
 			(unsigned long long)wanted, l->dir,
 			l->c->conf.blockd_count);
+		return false;
+	}
+	if (metads && metads != l->c->conf.metad_count) {
+		ctl_err("--metads %llu: the cluster in %s has %u: leave the "
+			"option out; see hailctl(8), 'metad add', for how to "
+			"have more", (unsigned long long)metads, l->dir,
+			l->c->conf.metad_count);
 		return false;
 	}
 	return all_in_place(l);
@@ -408,13 +414,19 @@ static bool logs_saved(struct local *l, const struct local_proc *v,
 	struct link link;
 	uint64_t logs = 0;
 
-	if (l->c->o.yes || count == 0 || v[0].role != LOCAL_METAD || !v[0].pid)
+	if (l->c->o.yes)
 		return true;
-	if (link_open(l->c, DAEMON_METAD, v[0].d, &link) == 0 &&
-	    link_json(&link, WIRE_OP_ADMIN_STATUS, &status) == 0)
-		logs = json_u64(status, "logs");
-	link_close(&link);
-	json_decref(status);
+	/* Of several the one that leads says it. */
+	for (uint32_t i = 0; i < count && logs == 0; i++) {
+		if (v[i].role != LOCAL_METAD || !v[i].pid)
+			continue;
+		if (link_open(l->c, DAEMON_METAD, v[i].d, &link) == 0 &&
+		    link_json(&link, WIRE_OP_ADMIN_STATUS, &status) == 0)
+			logs = json_u64(status, "logs");
+		link_close(&link);
+		json_decref(status);
+		status = NULL;
+	}
 	if (logs == 0)
 		return true;
 	ctl_err("%llu log files of a mount that died are in the memory of the "

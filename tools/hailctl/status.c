@@ -180,7 +180,7 @@ int cmd_status(struct ctl *c, char **args)
 		return CTL_FAILED;
 	for (uint32_t i = 0; i < ls.count; i++)
 		json_array_append_new(list, daemon_doc(&ls.v[i], &ls));
-	if (ls.count > 0 && ls.v[0].error == 0)
+	if (ls.count > 0 && ls.v[0].error == 0 && !ls.no_leader)
 		sessions = sessions_get(&ls.v[0]);
 	known = session_list(sessions);
 	if (c->o.json) {
@@ -205,6 +205,9 @@ int cmd_status(struct ctl *c, char **args)
 	for (uint32_t i = 0; i < ls.count; i++)
 		if (ls.v[i].error)
 			link_complain(&ls.v[i]);
+	if (ls.no_leader)
+		ctl_err("no metad leads: more than half of them have to run "
+			"and to reach each other");
 	code = links_exit(&ls);
 	links_close(&ls);
 	return code;

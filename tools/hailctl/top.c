@@ -152,7 +152,7 @@ static int sample_take(struct ctl *c, struct sample *s)
 	if (links_open_all(c, &ls) < 0)
 		return CTL_FAILED;
 	s->at_ms = clock_now_ms(CLOCK_MONOTONIC);
-	if (ls.count > 0 && ls.v[0].error == 0)
+	if (ls.count > 0 && ls.v[0].error == 0 && !ls.no_leader)
 		add_mounts(s, &ls.v[0]);
 	for (uint32_t i = 0; i < ls.count; i++) {
 		struct link *l = &ls.v[i];

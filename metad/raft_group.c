@@ -1,0 +1,215 @@
+/* One metad among others: being elected, being sure of it, and no longer so. */
+#include "metad/raft_priv.h"
+
+#include <inttypes.h>
+
+#include "common/clock.h"
+#include "common/diag.h"
+
+void metaraft_address(char address[METARAFT_ADDRESS_SIZE], uint32_t id)
+{
+	/* libraft holds to the one that the log has: never to be changed. */
+	(void)snprintf(address, METARAFT_ADDRESS_SIZE, "metad-%" PRIu32, id);
+}
+
+/* ---- batches ---- */
+
+void metaraft_committed(struct metaraft *m, uint64_t number)
+{
+	pthread_mutex_lock(&m->lock);
+	m->committed = u64_max(m->committed, number);
+	m->no_more |= number == 0;
+	pthread_cond_broadcast(&m->cond);
+	pthread_mutex_unlock(&m->lock);
+}
+
+bool metaraft_await(struct metaraft *m, uint64_t number)
+{
+	bool there;
+
+	/* Alone, nothing else could become of it. */
+	if (!m->group)
+		return true;
+	pthread_mutex_lock(&m->lock);
+	while (m->committed < number && !m->no_more)
+		pthread_cond_wait(&m->cond, &m->lock);
+	there = m->committed >= number;
+	pthread_mutex_unlock(&m->lock);
+	return there;
+}
+
+uint64_t metaraft_last_batch(const struct metaraft *m)
+{
+	const struct raft_log *l = &m->raft.log;
+	size_t at = l->back;
+
+	/* From the newest entry on, in libraft's ring. */
+	while (l->size > 0 && at != l->front) {
+		const struct raft_entry *e;
+		struct wire_in in;
+
+		at = (at == 0 ? l->size : at) - 1;
+		e = &l->entries[at];
+		if (e->type != RAFT_COMMAND || e->buf.len < METARAFT_BATCH_HEAD)
+			continue;
+		wire_in_init(&in, e->buf.base, METARAFT_BATCH_HEAD);
+		return u64_max(wire_get_u64(&in), sm_batch(m->sm));
+	}
+	return sm_batch(m->sm);
+}
+
+/* ---- being sure ---- */
+
+void metaraft_heard(struct metaraft *m, uint64_t start_ns)
+{
+	m->heard_ns = u64_max(m->heard_ns, start_ns);
+}
+
+/* Returns false when libraft did not take it. */
+static bool ask(struct metaraft *m, struct metaraft_ask *a, raft_barrier_cb cb)
+{
+	int rv;
+
+	a->req.data = m;
+	a->start_ns = clock_now_ns(CLOCK_BOOTTIME);
+	a->asked = true;
+	rv = raft_barrier(&m->raft, &a->req, cb);
+	if (rv == 0)
+		return true;
+	a->asked = false;
+	metaraft_fail(m, rv);
+	return false;
+}
+
+static void on_confirmed(struct raft_barrier *req, int status)
+{
+	struct metaraft *m = req->data;
+
+	m->confirm.asked = false;
+	if (status == 0)
+		metaraft_heard(m, m->confirm.start_ns);
+	else
+		metaraft_fail(m, status);
+}
+
+bool metaraft_confirmed(struct metaraft *m)
+{
+	uint64_t lease_ns = METARAFT_LEASE_MS * UINT64_C(1000000);
+
+	if (!m->group)
+		return true;
+	if (!m->leads || m->deposed || m->failed || m->closing ||
+	    raft_state(&m->raft) != RAFT_LEADER)
+		return false;
+	/* Who takes over votes without waiting. */
+	if (!m->raft.transfer &&
+	    clock_now_ns(CLOCK_BOOTTIME) < m->heard_ns + lease_ns)
+		return true;
+	/* A batch under way says the same. */
+	if (!m->confirm.asked && m->in_flight == 0)
+		(void)ask(m, &m->confirm, on_confirmed);
+	return false;
+}
+
+/* ---- leading ---- */
+
+bool metaraft_is_deposing(const struct metaraft *m, int error)
+{
+	return m->group && (error == RAFT_NOTLEADER ||
+			    error == RAFT_LEADERSHIPLOST);
+}
+
+void metaraft_depose(struct metaraft *m)
+{
+	/* Who was not told that it leads has executed nothing. */
+	if (!m->leads || m->deposed || m->closing)
+		return;
+	m->deposed = true;
+	metaraft_committed(m, 0);
+	diag_warn("raft", "event=deposed term=%" PRIu64 " leader=%" PRIu32,
+		  metaraft_term(m), metaraft_leader(m));
+	m->ops->deposed(m->arg);
+}
+
+static void on_barrier(struct raft_barrier *req, int status)
+{
+	struct metaraft *m = req->data;
+
+	m->barrier.asked = false;
+	if (status != 0) {
+		metaraft_fail(m, status);
+		return;
+	}
+	m->elected = true;
+	metaraft_heard(m, m->barrier.start_ns);
+}
+
+void metaraft_group_look(struct metaraft *m)
+{
+	int state = raft_state(&m->raft);
+
+	if (!m->group)
+		return;
+	if (state == RAFT_UNAVAILABLE) {
+		metaraft_fail(m, m->load_error ? RAFT_MALFORMED : RAFT_IOERR);
+		return;
+	}
+	if (state != RAFT_LEADER) {
+		m->elected = false;
+		metaraft_depose(m);
+		return;
+	}
+	if (!m->leads && !m->elected && !m->barrier.asked)
+		(void)ask(m, &m->barrier, on_barrier);
+}
+
+bool metaraft_elected(const struct metaraft *m)
+{
+	return m->elected && !m->deposed && !m->failed && !m->closing;
+}
+
+bool metaraft_leads(const struct metaraft *m)
+{
+	return m->leads && !m->deposed;
+}
+
+uint32_t metaraft_leader(struct metaraft *m)
+{
+	const char *address;
+	raft_id id = 0;
+
+	if (!m->running || m->closing)
+		return 0;
+	raft_leader(&m->raft, &id, &address);
+	return (uint32_t)id;
+}
+
+uint64_t metaraft_term(const struct metaraft *m)
+{
+	return m->inited ? m->raft.current_term : 0;
+}
+
+bool metaraft_is_started(const struct metaraft *m)
+{
+	return m->running && !m->closing;
+}
+
+bool metaraft_is_voter(const struct metaraft *m, uint32_t id)
+{
+	const struct raft_configuration *c = &m->raft.configuration;
+
+	for (unsigned i = 0; m->started && i < c->n; i++)
+		if (c->servers[i].id == id)
+			return c->servers[i].role == RAFT_VOTER;
+	return false;
+}
+
+uint32_t metaraft_voters(const struct metaraft *m)
+{
+	const struct raft_configuration *c = &m->raft.configuration;
+	uint32_t count = 0;
+
+	for (unsigned i = 0; m->started && i < c->n; i++)
+		count += c->servers[i].role == RAFT_VOTER;
+	return count;
+}
