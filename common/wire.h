@@ -43,6 +43,7 @@ enum wire_op {
 	WIRE_OP_ADMIN_EVICT = 25, /* metad */
 	WIRE_OP_ADMIN_LOCKS = 26, /* metad */
 	WIRE_OP_ADMIN_LEASES = 27, /* metad */
+	WIRE_OP_ADMIN_METAD = 28, /* metad */
 
 	/* block daemon: common/wire_blk.h */
 	WIRE_OP_BLK_WRITE = 64,

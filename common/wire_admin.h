@@ -46,6 +46,23 @@ WIRE_MESSAGE(admin_give_up, ADMIN_GIVE_UP_FIELDS);
 #define ADMIN_EVICT_FIELDS(F) F(u64, session)
 WIRE_MESSAGE(admin_evict, ADMIN_EVICT_FIELDS);
 
+/* METAD (metad, of a group): changes who belongs to it; one change at a time
+ * (-EAGAIN). The reply has no body and comes when it is done; after TRANSFER
+ * the connection may end before. -EOPNOTSUPP: it is alone.
+ * ADD: a metad of the cluster file that runs becomes a voter when it has all
+ * there is. -EALREADY: it is one; -ENOENT: the cluster file of the one that
+ * leads does not name it; -ENOTCONN: it does not run, or has not yet found the
+ * group.
+ * REMOVE: -ENOENT: it is none; -EBUSY: it is the one that leads.
+ * TRANSFER: it leads from now on. -ETIMEDOUT: it did not take over. */
+enum admin_metad_what {
+	ADMIN_METAD_ADD = 1,
+	ADMIN_METAD_REMOVE,
+	ADMIN_METAD_TRANSFER,
+};
+#define ADMIN_METAD_FIELDS(F) F(u8, what) F(u32, id)
+WIRE_MESSAGE(admin_metad, ADMIN_METAD_FIELDS);
+
 /* LOCKS, LEASES (metad): who has locks, who waits for them; who has write
  * leases. Reply: admin_text, at most @count_max of a kind, at most
  * ADMIN_HOLDINGS_MAX. */

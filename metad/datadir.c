@@ -99,6 +99,7 @@ static bool is_empty(const struct datadir *d)
 
 	while (dir && empty && (e = readdir(dir)))
 		empty = is_dots(e->d_name) || !strcmp(e->d_name, "lock") ||
+			!strcmp(e->d_name, "reserve") ||
 			!strcmp(e->d_name, "lost+found") ||
 			!strcmp(e->d_name, ID_FILE ".n") ||
 			(!strcmp(e->d_name, "raft") && has_nothing(d->raft));

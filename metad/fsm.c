@@ -51,6 +51,11 @@ static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buf)
 	}
 	m->snapshot_last = buf->len;
 	raft_free(buf->base);
+	if (m->running) {
+		metaraft_committed(m, sm_batch(m->sm));
+		diag_info("raft", "event=snapshot-received bytes=%llu",
+			  (unsigned long long)m->snapshot_last);
+	}
 	return 0;
 }
 

@@ -146,7 +146,8 @@ static void on_timer(uv_timer_t *t)
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *m = &g->members[i];
 
-		m->m.up = m->m.heard_ms && now - m->m.heard_ms < SILENT_MS;
+		m->m.up = m->m.heard_ms && rpc_peer_is_up(m->peer) &&
+			  now - m->m.heard_ms < SILENT_MS;
 		if (m->asked)
 			continue;
 		memset(&m->call, 0, sizeof(m->call));

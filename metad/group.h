@@ -82,6 +82,8 @@ void transport_conn_gone(struct transport *t, uint64_t conn_id);
 
 /* Handlers of what other metads ask. */
 void group_member_run(struct request *r);
+/* member.c: WIRE_OP_ADMIN_METAD */
+void member_run(struct request *r);
 void transport_run(struct request *r);
 
 #endif

@@ -120,10 +120,19 @@ static void close_raft(struct program *p)
 	metaraft_close(p->md.raft, raft_closed);
 }
 
+static void handed_over(void *arg, int status)
+{
+	(void)status;
+	close_raft(arg);
+}
+
+/* Another one takes over now, where there is one, and not when it misses us. */
 static void all_durable(struct durable_wait *w)
 {
 	(void)w;
-	close_raft(&prog);
+	if (!prog.md.group || metaraft_transfer(prog.md.raft, 0, handed_over,
+						&prog) < 0)
+		close_raft(&prog);
 }
 
 static void stop_late(uv_timer_t *t)
@@ -325,7 +334,7 @@ static void close_handles(struct program *p)
 	if (!copy_free(md->copy))
 		p->copy_hangs = true;
 	if (md->serve)
-		serve_close(md->serve);
+		serve_end(md->serve);
 	group_stop(md->group);
 	if (md->drive)
 		drive_stop(md->drive);

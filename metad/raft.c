@@ -393,6 +393,7 @@ int metaraft_new(uv_loop_t *loop, struct sm *sm,
 		free(m);
 		return status_from_raft(rv);
 	}
+	metaraft_recv_init(m);
 	/* 0.15 has async_work but calls itself version 1. */
 	m->io.version = 2;
 	/* A damaged closed segment is refused, not set aside with all that

@@ -101,10 +101,21 @@ bool metaraft_confirmed(struct metaraft *m);
 /* Who leads, as far as it is known here; 0: nobody. */
 uint32_t metaraft_leader(struct metaraft *m);
 uint64_t metaraft_term(const struct metaraft *m);
-/* Is the log loaded, so that the next two are known? */
+/* Is the log loaded, so that the next ones are known? */
 bool metaraft_is_started(const struct metaraft *m);
 bool metaraft_is_voter(const struct metaraft *m, uint32_t id);
-uint32_t metaraft_voters(const struct metaraft *m); /* how many there are */
+bool metaraft_is_member(const struct metaraft *m, uint32_t id); /* or not yet */
+/* Changes of the group, by who leads; one at a time. Return 0, and @cb runs
+ * with 0 or -errno from the loop; or -errno, and it does not.
+ * add: also of one that is a member but no voter yet. transfer: @id 0: to any;
+ * -ETIMEDOUT: it did not take over; else it is being deposed. */
+typedef void (*metaraft_change_cb)(void *arg, int status);
+int metaraft_add(struct metaraft *m, uint32_t id, metaraft_change_cb cb,
+		 void *arg);
+int metaraft_remove(struct metaraft *m, uint32_t id, metaraft_change_cb cb,
+		    void *arg);
+int metaraft_transfer(struct metaraft *m, uint32_t id, metaraft_change_cb cb,
+		      void *arg);
 /* A member's name in the log. */
 #define METARAFT_ADDRESS_SIZE 32u
 void metaraft_address(char address[METARAFT_ADDRESS_SIZE], uint32_t id);

@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
+#include "common/status.h"
 
 void metaraft_address(char address[METARAFT_ADDRESS_SIZE], uint32_t id)
 {
@@ -194,22 +195,116 @@ bool metaraft_is_started(const struct metaraft *m)
 	return m->running && !m->closing;
 }
 
-bool metaraft_is_voter(const struct metaraft *m, uint32_t id)
+/* ---- changes of the group ---- */
+
+static const struct raft_server *server(const struct metaraft *m, uint32_t id)
 {
 	const struct raft_configuration *c = &m->raft.configuration;
 
 	for (unsigned i = 0; m->started && i < c->n; i++)
 		if (c->servers[i].id == id)
-			return c->servers[i].role == RAFT_VOTER;
-	return false;
+			return &c->servers[i];
+	return NULL;
 }
 
-uint32_t metaraft_voters(const struct metaraft *m)
+bool metaraft_is_voter(const struct metaraft *m, uint32_t id)
 {
-	const struct raft_configuration *c = &m->raft.configuration;
-	uint32_t count = 0;
+	const struct raft_server *s = server(m, id);
 
-	for (unsigned i = 0; m->started && i < c->n; i++)
-		count += c->servers[i].role == RAFT_VOTER;
-	return count;
+	return s && s->role == RAFT_VOTER;
+}
+
+bool metaraft_is_member(const struct metaraft *m, uint32_t id)
+{
+	return server(m, id) != NULL;
+}
+
+static void change_done(struct metaraft *m, int status)
+{
+	metaraft_change_cb cb = m->change.cb;
+
+	m->change.cb = NULL;
+	cb(m->change.arg, status);
+}
+
+static void on_change(struct raft_change *req, int status)
+{
+	change_done(req->data, status_from_raft(status));
+}
+
+static void on_added(struct raft_change *req, int status)
+{
+	struct metaraft *m = req->data;
+
+	if (status == 0)
+		status = raft_assign(&m->raft, req, m->change.id, RAFT_VOTER,
+				     on_change);
+	if (status != 0)
+		change_done(m, status_from_raft(status));
+}
+
+/* Returns 0 or -errno. */
+static int change_begin(struct metaraft *m, uint32_t id, metaraft_change_cb cb,
+			void *arg)
+{
+	if (m->change.cb)
+		return -EAGAIN;
+	if (!metaraft_leads(m))
+		return -EREMCHG;
+	m->change.cb = cb;
+	m->change.arg = arg;
+	m->change.id = id;
+	m->change.req.data = m;
+	m->change.transfer.data = m;
+	return 0;
+}
+
+static int change_begun(struct metaraft *m, int raft_err)
+{
+	if (raft_err != 0)
+		m->change.cb = NULL;
+	return status_from_raft(raft_err);
+}
+
+int metaraft_add(struct metaraft *m, uint32_t id, metaraft_change_cb cb,
+		 void *arg)
+{
+	char address[METARAFT_ADDRESS_SIZE];
+	int rv = change_begin(m, id, cb, arg);
+
+	if (rv < 0)
+		return rv;
+	metaraft_address(address, id);
+	return change_begun(m, server(m, id) ?
+		raft_assign(&m->raft, &m->change.req, id, RAFT_VOTER,
+			    on_change) :
+		raft_add(&m->raft, &m->change.req, id, address, on_added));
+}
+
+int metaraft_remove(struct metaraft *m, uint32_t id, metaraft_change_cb cb,
+		    void *arg)
+{
+	int rv = change_begin(m, id, cb, arg);
+
+	return rv < 0 ? rv :
+			change_begun(m, raft_remove(&m->raft, &m->change.req,
+						    id, on_change));
+}
+
+static void on_transferred(struct raft_transfer *req)
+{
+	struct metaraft *m = req->data;
+
+	change_done(m, raft_state(&m->raft) == RAFT_LEADER ? -ETIMEDOUT : 0);
+}
+
+int metaraft_transfer(struct metaraft *m, uint32_t id, metaraft_change_cb cb,
+		      void *arg)
+{
+	int rv = change_begin(m, id, cb, arg);
+
+	return rv < 0 ? rv :
+			change_begun(m, raft_transfer(&m->raft,
+						      &m->change.transfer, id,
+						      on_transferred));
 }

@@ -59,6 +59,10 @@ struct metaraft {
 	struct raft_io io;
 	struct raft_fsm fsm;
 	struct raft_uv_transport nobody; /* who is alone talks to it */
+	/* raft_recv.c */
+	int (*io_start)(struct raft_io *io, unsigned msecs,
+			raft_io_tick_cb tick, raft_io_recv_cb recv);
+	raft_io_recv_cb recv;
 	uv_timer_t window;
 	uv_timer_t trim; /* runs after a snapshot */
 
@@ -86,6 +90,13 @@ struct metaraft {
 	struct metaraft_ask barrier, confirm;
 	uint64_t heard_ns; /* a majority followed us then; CLOCK_BOOTTIME */
 	bool elected, deposed;
+	struct {
+		struct raft_change req;
+		struct raft_transfer transfer;
+		metaraft_change_cb cb; /* NULL: none is under way */
+		void *arg;
+		uint32_t id;
+	} change;
 	/* What a snapshot waits for, on its thread. */
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -107,6 +118,9 @@ void metaraft_fsm_init(struct metaraft *m);
 bool metaraft_disk_full(const struct metaraft *m);
 /* Ends it for an error of libraft's. */
 void metaraft_fail(struct metaraft *m, int error);
+
+/* raft_recv.c, after raft_uv_init() */
+void metaraft_recv_init(struct metaraft *m);
 
 /* raft_group.c */
 /* Once a turn. */

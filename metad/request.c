@@ -508,6 +508,7 @@ static const struct op_info {
 	{ WIRE_OP_ADMIN_LOCKS, ADMIN, false, admin_locks },
 	{ WIRE_OP_ADMIN_LEASES, ADMIN, false, admin_leases },
 	{ WIRE_OP_ADMIN_REPAIR, ADMIN, false, repair_run },
+	{ WIRE_OP_ADMIN_METAD, ADMIN, false, member_run },
 	{ WIRE_OP_META_SESSION_OPEN, CLIENT, false, session_open },
 	{ WIRE_OP_META_SESSION_CLOSE, CLIENT, true, session_close },
 	{ WIRE_OP_META_KEEPALIVE, CLIENT, true, session_keepalive },

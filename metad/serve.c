@@ -720,6 +720,17 @@ void serve_close(struct serve *s)
 	if (s->listening_local)
 		uv_close((uv_handle_t *)&s->local, NULL);
 	for (c = s->conns; c; c = c->next)
+		if (c->role != WIRE_ROLE_METAD)
+			serve_conn_close(c);
+	serve_flush(s);
+}
+
+void serve_end(struct serve *s)
+{
+	struct conn *c;
+
+	serve_close(s);
+	for (c = s->conns; c; c = c->next)
 		serve_conn_close(c);
 	serve_flush(s);
 }

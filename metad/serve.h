@@ -56,8 +56,11 @@ struct reply_to {
 int serve_new(struct metad *md, struct serve **ret);
 /* Listens. Returns 0 or -errno. */
 int serve_listen(struct serve *s, const char *addr, uint16_t port);
-/* Stops accepting and closes every connection after what is written. */
+/* Stops accepting and closes every connection after what is written, but those
+ * of other metads, without which nothing becomes durable. */
 void serve_close(struct serve *s);
+/* Those, too. */
+void serve_end(struct serve *s);
 void serve_free(struct serve *s);
 /* Writes the replies of this turn. */
 void serve_flush(struct serve *s);

@@ -119,11 +119,13 @@ crash() {
 		while kill -0 "$p" 2>/dev/null; do sleep 0.01; done
 	done
 }
-# metad_start [ID]: the one that was crashed, and nothing else of the cluster.
+# metad_start [ID]: the one that was crashed, and nothing else of the cluster;
+# with the options in $METAD_OPTS.
 metad_start() {
 	"$BIN/hail-metad" --cluster "$C/cluster.conf" --id "${1:-1}" \
 		--pidfile "$C/run/metad${1:-1}.pid" \
-		--log "$C/run/metad${1:-1}.log" || fail "metad does not start"
+		--log "$C/run/metad${1:-1}.log" ${METAD_OPTS:-} ||
+		fail "metad does not start"
 }
 # Of several metads, which leads; "0" while none does.
 leader() {

@@ -43,6 +43,7 @@
 	M(admin_repair, ADMIN_REPAIR_FIELDS) \
 	M(admin_drain, ADMIN_DRAIN_FIELDS) \
 	M(admin_evict, ADMIN_EVICT_FIELDS) \
+	M(admin_metad, ADMIN_METAD_FIELDS) \
 	M(admin_holdings, ADMIN_HOLDINGS_FIELDS)
 
 #define WIRE_LIST_META(M) \

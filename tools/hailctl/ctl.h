@@ -171,6 +171,9 @@ int cmd_log_salvage_list(struct ctl *c, char **args);
 int cmd_log_salvage(struct ctl *c, char **args);
 int cmd_log_salvage_out(struct ctl *c, char **args);
 int cmd_blockd_give_up(struct ctl *c, char **args);
+int cmd_metad_add(struct ctl *c, char **args);
+int cmd_metad_remove(struct ctl *c, char **args);
+int cmd_metad_transfer(struct ctl *c, char **args);
 int cmd_blockd_scrub(struct ctl *c, char **args);
 int cmd_logd_drain(struct ctl *c, char **args);
 
