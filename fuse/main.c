@@ -318,6 +318,9 @@ static const char *start_reason(int err)
 	case -ECONNREFUSED:
 		return "it does not run; start it ('hailctl local up DIR' for "
 		       "a local cluster), or correct the cluster file";
+	case -EREMCHG:
+		return "no metad leads: more than half of them have to run and "
+		       "to reach each other; see 'hailctl status'";
 	case -EXDEV:
 		return "it belongs to another cluster; compare 'id' in its "
 		       "cluster file with yours";

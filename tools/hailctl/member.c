@@ -18,8 +18,8 @@ static int change(struct link *metad, enum admin_metad_what what, uint32_t id)
 
 	wire_out_init(&o, body, sizeof(body));
 	admin_metad_encode(&o, &m);
-	/* A new one has to get everything first. */
-	return link_call(metad, WIRE_OP_ADMIN_METAD, body, o.len, 0, NULL);
+	return link_call(metad, WIRE_OP_ADMIN_METAD, body, o.len,
+			 metad->c->o.timeout_ms, NULL);
 }
 
 /* One that was just started is found in a moment. */
@@ -69,6 +69,13 @@ static void complain(const struct link *metad, enum admin_metad_what what,
 			"by the one that leads: start it first", id);
 		break;
 	case ETIMEDOUT:
+		if (what != ADMIN_METAD_TRANSFER) {
+			ctl_err("%s: no answer in time: a metad that is taken "
+				"in gets everything first, which goes on; say "
+				"this again until it is done, or look at "
+				"'hailctl status'", name);
+			break;
+		}
 		ctl_err("metad %" PRIu32 " did not take over in time; try "
 			"again", id);
 		break;
