@@ -23,6 +23,9 @@ static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buf,
 	int rv;
 
 	*result = NULL;
+	/* Its state has what may never be committed, and is done with. */
+	if (m->deposed)
+		return 0;
 	if (m->load_error)
 		return RAFT_MALFORMED;
 	rv = metaraft_batch_apply(m->sm, buf->base, buf->len);
@@ -43,7 +46,7 @@ static int fsm_apply(struct raft_fsm *fsm, const struct raft_buffer *buf,
 static int fsm_restore(struct raft_fsm *fsm, struct raft_buffer *buf)
 {
 	struct metaraft *m = fsm->data;
-	int rv = sm_restore(m->sm, buf->base, buf->len);
+	int rv = m->deposed ? 0 : sm_restore(m->sm, buf->base, buf->len);
 
 	if (rv < 0) {
 		m->load_error = rv;
@@ -66,6 +69,8 @@ static int fsm_snapshot(struct raft_fsm *fsm, struct raft_buffer *bufs[],
 	struct metaraft *m = fsm->data;
 
 	raft_set_snapshot_threshold(&m->raft, METARAFT_THRESHOLD_NEVER);
+	if (m->deposed)
+		return RAFT_BUSY;
 	if (m->leads)
 		metaraft_seal(m);
 	m->job.batch = sm_batch(m->sm);

@@ -30,6 +30,8 @@
 #define EXIT_ERROR METARAFT_EXIT
 
 #define STOP_WAIT_MS 10000u
+/* An election takes less where a majority is there. */
+#define LINGER_MS 1000u
 
 #define FIELD(f) offsetof(struct config, f)
 static const struct opt options[] = {
@@ -120,10 +122,29 @@ static void close_raft(struct program *p)
 	metaraft_close(p->md.raft, raft_closed);
 }
 
+static void linger_over(uv_timer_t *t)
+{
+	(void)t;
+	close_raft(&prog);
+}
+
+/* Whose vote the next leader may need: until that one is known. */
+static void linger(struct program *p)
+{
+	if (p->lingers)
+		return;
+	p->lingers = true;
+	(void)uv_timer_start(&p->start_timer, linger_over, LINGER_MS, 0);
+}
+
 static void handed_over(void *arg, int status)
 {
-	(void)status;
-	close_raft(arg);
+	struct program *p = arg;
+
+	if (status == 0)
+		linger(p);
+	else
+		close_raft(p);
 }
 
 /* Another one takes over now, where there is one, and not when it misses us. */
@@ -187,14 +208,12 @@ void program_deposed(void *arg)
 {
 	struct metad *md = arg;
 
-	if (md->stopping) {
-		close_raft(&prog);
+	linger(&prog);
+	if (md->stopping)
 		return;
-	}
 	md->stopping = true;
 	prog.again = true;
 	serve_close(md->serve);
-	close_raft(&prog);
 }
 
 /* ---- the loop ---- */
@@ -244,6 +263,9 @@ static void turn(struct program *p)
 	} while (md->activity != was);
 	admin_stats_look(md);
 	group_turn(p);
+	if (p->lingers && metaraft_leader(md->raft) != 0 &&
+	    metaraft_leader(md->raft) != md->self->id)
+		close_raft(p);
 }
 
 static void on_prepare(uv_prepare_t *h)
@@ -397,7 +419,8 @@ static void live(struct program *p)
 	md->cluster_id = p->conf.cluster_id;
 	md->dir = &p->dir;
 	md->stop = stop;
-	p->again = p->raft_up = p->raft_closed = p->handles = false;
+	p->again = p->lingers = p->handles = false;
+	p->raft_up = p->raft_closed = false;
 	p->stats = NULL;
 	p->http = NULL;
 	p->spin_score = p->spin_skipped = 0;

@@ -41,6 +41,7 @@ struct program {
 	uv_timer_t start_timer; /* wakes who waits in program_start() */
 	uint64_t wait_until_ms, wait_said_ms; /* uv_now() */
 	bool raft_up, raft_closed, handles;
+	bool lingers; /* it led, and helps to elect who leads next */
 	bool copy_hangs; /* a thread still reads the state */
 	/* How often polling before sleep has paid lately, in 1/256. */
 	uint32_t spin_score;

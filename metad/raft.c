@@ -316,8 +316,9 @@ void metaraft_turn(struct metaraft *m)
 	metaraft_group_look(m);
 	if (open_due(m))
 		metaraft_seal(m);
+	/* While it hands over, libraft takes none. */
 	while (m->sealed && m->in_flight < IN_FLIGHT_MAX && !m->failed &&
-	       !m->deposed)
+	       !m->deposed && !m->raft.transfer)
 		submit(m);
 	if (m->open.count && !uv_is_active((uv_handle_t *)&m->window))
 		(void)uv_timer_start(&m->window, window_over, WINDOW_MS, 0);

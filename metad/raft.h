@@ -44,7 +44,8 @@ struct metaraft_ops {
 	/* Nothing becomes durable any more; stop. Runs at most once; @why is a
 	 * sentence for the administrator. */
 	void (*failed)(void *arg, const char *why);
-	/* It led and does not any more, see above; begin anew. Runs at most
+	/* It led and does not any more, see above; begin anew. Until it is
+	 * closed it votes and stores what the next leader sends. Runs at most
 	 * once. Of a group only, as is the next. */
 	void (*deposed)(void *arg);
 	/* A follower has executed @batch, which is on its disk. */

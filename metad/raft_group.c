@@ -102,9 +102,10 @@ bool metaraft_confirmed(struct metaraft *m)
 	if (!m->leads || m->deposed || m->failed || m->closing ||
 	    raft_state(&m->raft) != RAFT_LEADER)
 		return false;
-	/* Who takes over votes without waiting. */
-	if (!m->raft.transfer &&
-	    clock_now_ns(CLOCK_BOOTTIME) < m->heard_ns + lease_ns)
+	/* Who takes over is voted for without waiting. */
+	if (m->raft.transfer)
+		return false;
+	if (clock_now_ns(CLOCK_BOOTTIME) < m->heard_ns + lease_ns)
 		return true;
 	/* A batch under way says the same. */
 	if (!m->confirm.asked && m->in_flight == 0)
