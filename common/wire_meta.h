@@ -133,6 +133,10 @@ WIRE_MESSAGE(meta_sync, META_SYNC_FIELDS);
 #define META_CREATE_LEASE 0x2u /* grant the write lease with it */
 #define META_CREATE_OPEN 0x4u
 #define META_CREATE_EXCL 0x8u
+/* u64 inode number after the fields: what a mount alone answered its kernel
+ * before it asked. Not below the next one metad would give: -ESTALE; also when
+ * the command fails, the number is not given again. */
+#define META_CREATE_NUMBERED 0x10u
 #define META_CREATE_FIELDS(F)                                                 \
 	F(u64, parent)                                                        \
 	F(str, name)                                                          \

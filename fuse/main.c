@@ -341,6 +341,11 @@ static const char *start_reason(int err)
 	}
 }
 
+static void names_changed(void *arg)
+{
+	rim_names_changed(arg);
+}
+
 static int mount_cluster(struct mount_options *o, const struct conf *conf,
 			 const char *mountpoint)
 {
@@ -366,6 +371,7 @@ static int mount_cluster(struct mount_options *o, const struct conf *conf,
 		.flush_age_ms = o->flush_age_ms,
 		.log_transport = o->transport,
 		.timeout_ms = o->hard ? 0 : o->timeo_ms,
+		.early = !o->dirsync, .names_changed = names_changed,
 		.shared = o->shared, .kernel_writeback = o->writeback,
 		/* A read-only mount is the kernel's affair, and may be
 		 * remounted at any time without our being told. */

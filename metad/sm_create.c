@@ -41,10 +41,11 @@ static int inherit(struct sm_ctx *x, const struct sm_inode *dir,
 }
 
 static void inode_new(struct sm_ctx *x, const struct meta_create *c,
-		      const struct sm_inode *dir, struct sm_inode *in)
+		      const struct sm_inode *dir, uint64_t ino,
+		      struct sm_inode *in)
 {
 	*in = (struct sm_inode){
-		.ino = x->sm->g.next_ino,
+		.ino = ino,
 		.mode = c->mode,
 		.nlink = S_ISDIR(c->mode) ? 2 : 1,
 		.uid = c->uid,
@@ -64,18 +65,19 @@ static void inode_new(struct sm_ctx *x, const struct meta_create *c,
 }
 
 int sm_inode_make(struct sm_ctx *x, const struct meta_create *c,
-		  const struct sm_inode *dir, struct sm_inode *in)
+		  const struct sm_inode *dir, uint64_t ino, struct sm_inode *in)
 {
 	struct sm *sm = x->sm;
 	int err;
 
 	if (sm->g.inode_count >= INODE_COUNT_MAX)
 		return -ENOSPC;
-	inode_new(x, c, dir, in);
+	inode_new(x, c, dir, ino != 0 ? ino : sm->g.next_ino, in);
 	err = inherit(x, dir, in, c->umask);
 	if (err != 0)
 		return err;
-	sm->g.next_ino++;
+	if (ino == 0)
+		sm->g.next_ino++;
 	sm->g.inode_count++;
 	return 0;
 }
@@ -117,6 +119,20 @@ static void write_target(struct sm_ctx *x, uint64_t ino, struct wire_str target)
 	sm_blob_put(x->sm, &k, target.p, target.len);
 }
 
+/* Those of creations that were refused for want of room are passed over. */
+#define NUMBERS_SKIPPED_MAX (UINT64_C(1) << 40)
+
+/* It is gone whatever becomes of the command: the mount may have written blocks
+ * under it. */
+static int take_number(struct sm *sm, uint64_t ino)
+{
+	if (ino < sm->g.next_ino || ino > INO_MAX ||
+	    ino - sm->g.next_ino > NUMBERS_SKIPPED_MAX)
+		return -ESTALE;
+	sm->g.next_ino = ino + 1;
+	return 0;
+}
+
 int sm_run_create(struct sm_ctx *x, const void *body, size_t len)
 {
 	struct sm *sm = x->sm;
@@ -124,8 +140,11 @@ int sm_run_create(struct sm_ctx *x, const void *body, size_t len)
 	struct sm_inode dir, in;
 	struct sm_dirent d = { 0 };
 	bool named;
-	int err = meta_create_parse(body, len, &c);
+	uint64_t ino;
+	int err = sm_create_parse(body, len, &c, &ino);
 
+	if (err == 0 && ino != 0)
+		err = take_number(sm, ino);
 	if (err == 0)
 		err = sm_dir_get(sm, c.parent, &dir);
 	if (err != 0)
@@ -135,7 +154,7 @@ int sm_run_create(struct sm_ctx *x, const void *body, size_t len)
 		return create_existing(x, &c, d.ino);
 	if (named && d.free == 0)
 		return -ENOSPC;
-	err = sm_inode_make(x, &c, &dir, &in);
+	err = sm_inode_make(x, &c, &dir, ino, &in);
 	if (err != 0)
 		return err;
 	if ((c.flags & META_CREATE_LEASE) != 0 && S_ISREG(in.mode))

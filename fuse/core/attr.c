@@ -1,6 +1,7 @@
 /* Attributes: answered from the cache where it is right (one mount: whenever
  * they are known), changed through the stream.
  */
+#include "fuse/core/early.h"
 #include "fuse/core/blk_priv.h"
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
@@ -31,8 +32,8 @@ int meta_reply_attr_of(uint64_t ino, const uint8_t *body, uint32_t len,
 	return a->ino == ino ? 0 : -EBADMSG;
 }
 
-int meta_take_attr(struct core *c, const uint8_t *body, uint32_t len,
-		   struct meta_attr *a, struct core_inode **ret)
+int meta_take_attr(const struct meta_call *mc, const uint8_t *body,
+		   uint32_t len, struct meta_attr *a, struct core_inode **ret)
 {
 	struct wire_in in;
 	struct core_inode *ci;
@@ -40,10 +41,12 @@ int meta_take_attr(struct core *c, const uint8_t *body, uint32_t len,
 
 	if (err)
 		return err;
-	ci = inode_get(c, a->ino);
+	ci = inode_get(mc->c, a->ino);
 	if (!ci)
 		return -ENOMEM;
-	inode_merge(c, ci, a, a);
+	if (early_overtook(ci, mc))
+		early_keep(ci, a);
+	inode_merge(mc->c, ci, a, a);
 	if (ret)
 		*ret = ci;
 	return 0;
@@ -108,7 +111,7 @@ static void getattr_done(struct meta_call *mc, int err, const uint8_t *body,
 		return;
 	core_lock(c);
 	if (!err)
-		err = meta_take_attr(c, body, len, &a, NULL);
+		err = meta_take_attr(mc, body, len, &a, NULL);
 	core_unlock(c);
 	mc->u.attr_cb(mc->u_arg, err, err ? NULL : &a);
 }
@@ -169,7 +172,7 @@ static void setattr_done(struct meta_call *mc, int err, const uint8_t *body,
 	if (mc->arg)
 		((struct core_inode *)mc->arg)->ctime_inflight--;
 	if (!err)
-		err = meta_take_attr(c, body, len, &a, &in);
+		err = meta_take_attr(mc, body, len, &a, &in);
 	if (!err && mc->arg64)
 		inode_mutated(in, mc->seq);
 	else if (!err)
@@ -219,7 +222,7 @@ static void drop_sgid_done(struct meta_call *mc, int err, const uint8_t *body,
 	core_lock(c);
 	in->mode_inflight--;
 	if (!err)
-		(void)meta_take_attr(c, body, len, &a, NULL);
+		(void)meta_take_attr(mc, body, len, &a, NULL);
 	inode_unpin(c, in);
 	core_unlock(c);
 }
@@ -249,9 +252,64 @@ void core_drop_sgid(struct core *c, uint64_t ino)
 	core_unlock(c);
 }
 
+/* One that was answered early. */
+static void times_done(struct meta_call *mc, int err, const uint8_t *body,
+		       uint32_t len)
+{
+	struct core *c = mc->c;
+	struct core_inode *in = mc->arg;
+
+	(void)body;
+	(void)len;
+	core_lock(c);
+	early_settled(in, mc);
+	if (mc->arg64)
+		in->ctime_inflight--;
+	if (err) {
+		early_refused(mc, "setattr", in->ino,
+			      (struct wire_str){ "", 0 }, err);
+	}
+	inode_unpin(c, in);
+	core_unlock(c);
+}
+
+/* Lock held. Times alone come to what they say, so nobody waits for metad.
+ * False: they are more than that. */
+static bool times_early(struct meta_call *mc, struct core_inode *in,
+			const struct meta_setattr *s, struct wire_out *o,
+			struct meta_attr *a)
+{
+	const uint32_t times = META_SET_ATIME | META_SET_MTIME | META_SET_CTIME;
+
+	if (!in || (s->valid & ~times) != 0 || !early_inode(mc->c, in))
+		return false;
+	mc->early = true;
+	mc->done = times_done;
+	mc->arg = in;
+	mc->arg64 = s->valid & META_SET_CTIME;
+	inode_pin(in);
+	setattr_own(in, s);
+	if (mc->arg64)
+		in->ctime_inflight++;
+	if (s->valid & META_SET_MTIME)
+		log_mtime(mc->c, in, s->mtime_ns);
+	meta_call_queue(mc, o);
+	early_mark(in, mc);
+	inode_times_mutated(in, mc->seq);
+	if (s->valid & META_SET_ATIME)
+		in->attr.atime_ns = s->atime_ns;
+	if (s->valid & META_SET_MTIME)
+		in->attr.mtime_ns = s->mtime_ns;
+	in->attr.ctime_ns = mc->arg64 ? s->ctime_ns : mc->now_ns;
+	*a = in->attr;
+	a->units = wb_units_tell(in);
+	return true;
+}
+
 static void setattr_go(struct core *c, const struct meta_setattr *s,
 		       core_attr_cb cb, void *arg)
 {
+	struct meta_attr a;
 	struct wire_out o;
 	uint32_t needed;
 
@@ -262,16 +320,21 @@ static void setattr_go(struct core *c, const struct meta_setattr *s,
 		return;
 	}
 	meta_setattr_encode(&o, s);
+	/* No fdatasync needs to wait for times. */
+	needed = s->valid & ~(META_SET_ATIME | META_SET_MTIME | META_SET_CTIME);
+	core_lock(c);
+	c->count.setattrs++;
+	struct core_inode *in = inode_find(c, s->ino);
+	if (times_early(mc, in, s, &o, &a)) {
+		core_unlock(c);
+		cb(arg, 0, &a);
+		return;
+	}
 	mc->done = setattr_done;
 	mc->timed_out = meta_attr_timed_out;
 	mc->u.attr_cb = cb;
 	mc->u_arg = arg;
-	/* No fdatasync needs to wait for times. */
-	needed = s->valid & ~(META_SET_ATIME | META_SET_MTIME | META_SET_CTIME);
 	mc->arg64 = needed;
-	core_lock(c);
-	c->count.setattrs++;
-	struct core_inode *in = inode_find(c, s->ino);
 	if (in)
 		setattr_own(in, s);
 	if (in && (s->valid & META_SET_CTIME)) {

@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/diag.h"
+#include "fuse/core/early.h"
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 #include "fuse/core/share.h"
@@ -186,6 +187,8 @@ static int core_new_parts(struct core *c)
 	if (!err)
 		err = dir_known_new(&c->known);
 	if (!err)
+		err = early_new(c, &c->early);
+	if (!err)
 		err = meta_client_new(c, &c->meta);
 	if (!err)
 		err = blk_client_new(c, &c->blk);
@@ -292,6 +295,7 @@ void core_free(struct core *c)
 	if (c->blk)
 		blk_client_free(c->blk);
 	meta_client_free(c->meta);
+	early_free(c->early);
 	dir_known_free(c->known);
 	name_cache_free(c->names);
 	dir_pages_free(c->dir_pages);

@@ -36,6 +36,7 @@ struct core_options {
 	uint64_t prefetch_bytes_max;
 	uint64_t flush_age_ms; /* dirty data is written after this */
 	uint64_t timeout_ms; /* 0: hard; else soft, -ETIMEDOUT after it */
+	bool early; /* names change before metad is asked; not with @shared */
 	bool shared; /* beside other mounts that are; not with the next one */
 	bool kernel_writeback; /* -o writeback: the kernel owns sizes, mtimes */
 	int log_transport; /* enum core_log_transport */
@@ -47,6 +48,8 @@ struct core_options {
 	/* The same of its bytes in [@off, @off + @len); attributes, too. */
 	void (*content_changed)(void *arg, uint64_t ino, uint64_t off,
 				uint64_t len);
+	/* The same of all names. */
+	void (*names_changed)(void *arg);
 	void *changed_arg;
 	/* Latencies for the status, a JSON object (malloc'd; NULL: none). */
 	char *(*latency)(void);

@@ -91,6 +91,9 @@ struct core_inode {
 	bool recounting;
 	uint32_t alloc_busy; /* fallocates whose units are not all known */
 	uint32_t units_version; /* grows with every answer that counts */
+	/* Of the last early change that metad has not answered; 0 (early.h). */
+	uint64_t early_seq;
+	int early_error; /* -errno of one it refused, for the next fsync; 0 */
 	uint64_t meta_pos_seq; /* our seq of the last mutation on it */
 	uint64_t meta_need_seq; /* the same without those of times only: what
 				 * fdatasync waits for */
@@ -174,6 +177,7 @@ struct core {
 	struct dir_pages *dir_pages;
 	struct name_cache *names;
 	struct dir_known *known;
+	struct early *early;
 	struct core_note *notes;
 	/* peers queued to since core_lock() */
 	struct rpc_peer *kick[CORE_KICK_MAX];
@@ -250,7 +254,7 @@ struct meta_call {
 	void (*done)(struct meta_call *mc, int err, const uint8_t *body,
 		     uint32_t body_len);
 	void *arg; /* the user's */
-	uint64_t arg64;
+	uint64_t arg64, arg64b;
 	union {
 		core_cb cb;
 		core_attr_cb attr_cb;
@@ -269,6 +273,8 @@ struct meta_call {
 	void (*timed_out)(struct meta_call *mc);
 	void *arg2;
 	int64_t now_ns; /* mutations: as in the mhdr */
+	bool early; /* the user has had his answer (early.h) */
+	uint64_t after; /* queries: the stream's last sequence before it */
 	/* private to meta_client.c */
 	uint8_t state; /* enum meta_state */
 	bool told; /* done ran */

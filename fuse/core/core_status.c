@@ -1,4 +1,5 @@
 /* What this mount says of itself: JSON for hailctl and for metad. */
+#include "fuse/core/early.h"
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 #include "fuse/core/share.h"
@@ -80,6 +81,7 @@ void meta_client_status(struct core *c, FILE *out)
 {
 	core_lock(c);
 	struct meta_client m = *c->meta;
+	struct early early = *c->early;
 	core_unlock(c);
 	const struct status_count counts[] = {
 		{ "session", m.session },
@@ -95,6 +97,11 @@ void meta_client_status(struct core *c, FILE *out)
 		{ "resent", m.count.resent },
 		{ "replays", m.count.replays },
 		{ "replays_differ", m.count.differ },
+		{ "early_creates", early.count.creates },
+		{ "early_unlinks", early.count.unlinks },
+		{ "early_renames", early.count.renames },
+		{ "early_refused", early.count.refused },
+		{ "early_differ", early.count.differ },
 		{ "window_full", m.count.window_full },
 		{ "timeouts", m.count.timeouts },
 		{ "connects", m.count.connects },

@@ -225,3 +225,9 @@ bool dir_known_absent(struct core *c, uint64_t dir, const char *name,
 	const struct known_dir *d = known_find(c->known, dir);
 	return d && set_find(d, name_hash(name, len)) < 0;
 }
+
+bool dir_known_empty(struct core *c, uint64_t dir)
+{
+	const struct known_dir *d = known_find(c->known, dir);
+	return d && d->count == 0;
+}

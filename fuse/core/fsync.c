@@ -1,6 +1,7 @@
 /* fsync of a file, and sync of everything: the data half waits for generations
  * of the write-back buffers (wbuf.h), the metadata half for the stream. */
 #include "fuse/core/blk_priv.h"
+#include "fuse/core/early.h"
 #include "fuse/core/log_priv.h"
 
 /* ---- before the fsync ----
@@ -79,6 +80,8 @@ static void fsync_part(struct fsync_op *f, int err)
 		f->err = err;
 	if (--f->pending > 0)
 		return;
+	if (!f->err)
+		f->err = early_error_of(f->in);
 	/* The lease may have been refused, or we fenced, meanwhile. */
 	if (!f->err && (f->c->fenced || (f->in && f->in->bad)))
 		f->err = -EIO;
@@ -168,6 +171,8 @@ void core_fsync(struct core *c, uint64_t ino, bool datasync, core_cb cb,
 	core_lock(c);
 	f->in = inode_find(c, ino);
 	if (c->fenced || (f->in && f->in->bad))
+		err = early_error_of(f->in);
+	if (!err && (c->fenced || (f->in && f->in->bad)))
 		err = -EIO;
 	if (!err && f->in)
 		inode_pin(f->in);
@@ -225,6 +230,8 @@ static void sync_all_part(struct sync_all *s, int err)
 		s->err = err;
 	if (--s->pending > 0)
 		return;
+	if (!s->err)
+		s->err = early_error(s->c);
 	s->done.fn = sync_all_done;
 	core_defer(s->c, &s->done);
 }

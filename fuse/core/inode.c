@@ -49,7 +49,8 @@ static bool inode_idle(const struct core_inode *in)
 	       !in->ret_queued &&
 	       in->ret_inflight == 0 && in->cut_busy == 0 &&
 	       !in->cut_waiters && in->units_delta == 0 && !in->bad &&
-	       in->wb_error == 0 && (!in->orphan || in->orphan_returned) &&
+	       in->wb_error == 0 && in->early_seq == 0 &&
+	       in->early_error == 0 && (!in->orphan || in->orphan_returned) &&
 	       (!in->wb || wb_inode_clean(in));
 }
 

@@ -8,6 +8,7 @@
  * metad may have lost them. metad answers what it already has from the
  * session's kept replies, so nothing is executed twice.
  */
+#include "fuse/core/early.h"
 #include "fuse/core/meta_priv.h"
 #include "fuse/core/share.h"
 
@@ -198,7 +199,8 @@ static void call_send(struct meta_client *m, struct meta_call *mc)
 	mc->rpc.body_len = mc->buf_len;
 	mc->rpc.cb = call_replied;
 	rpc_queue(m->peer, &mc->rpc);
-	core_kick_later(m->c, m->peer);
+	if (!early_may_wait(mc))
+		core_kick_later(m->c, m->peer);
 }
 
 static bool window_open(const struct meta_client *m, const struct meta_call *mc)
@@ -260,6 +262,7 @@ void meta_call_queue(struct meta_call *mc, struct wire_out *o)
 
 	assert(!o->overflow);
 	mc->buf_len += (uint32_t)o->len;
+	early_queued(mc);
 	if (m->fenced || m->closed || !m->peer) {
 		mc->state = META_DEAD;
 		if (meta_is_mutation(mc->op))
@@ -274,6 +277,7 @@ void meta_call_queue(struct meta_call *mc, struct wire_out *o)
 		return;
 	}
 	mc->state = META_QUERY;
+	mc->after = m->seq;
 	mc->rpc.flags = RPC_F_RETRY;
 	mc->rpc.timeout_ms = mc->patient ? 0 : c->opt.timeout_ms;
 	mc->prev = NULL;

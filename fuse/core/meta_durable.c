@@ -6,6 +6,7 @@
  * that is still being answered (a cut waits for the block daemons). A mutation
  * that ended in an error changed nothing: it is forgotten with its answer.
  */
+#include "fuse/core/early.h"
 #include "fuse/core/meta_priv.h"
 
 #include "common/diag.h"
@@ -112,6 +113,7 @@ bool meta_durable(struct core *c, uint64_t seq, struct core_waiter *w)
 	w->due_ms = c->opt.timeout_ms ? core_now_ms() + c->opt.timeout_ms : 0;
 	w->next = m->waiters;
 	m->waiters = w;
+	early_kick(c);
 	if (m->fenced)
 		meta_waiters_end(m, -EIO, 0);
 	else

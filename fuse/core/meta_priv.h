@@ -165,6 +165,9 @@ void name_cache_set(struct core *c, uint64_t dir, const char *name, size_t len,
 /* Returns true and *ino (0: no such name) when known. */
 bool name_cache_get(struct core *c, uint64_t dir, const char *name, size_t len,
 		    uint64_t *ino);
+/* What it means is not known any more. */
+void name_cache_forget(struct core *c, uint64_t dir, const char *name,
+		       size_t len);
 void name_cache_drop_all(struct core *c);
 
 /* dir_known.c: names of directories this mount made. Lock held. */
@@ -181,6 +184,8 @@ void dir_known_del(struct core *c, uint64_t dir, const char *name, size_t len);
 /* It certainly does not exist. */
 bool dir_known_absent(struct core *c, uint64_t dir, const char *name,
 		      size_t len);
+/* It certainly has no name in it. */
+bool dir_known_empty(struct core *c, uint64_t dir);
 
 /* core_status.c */
 void core_notes_free(struct core *c);
@@ -194,9 +199,10 @@ int meta_reply_attr_of(uint64_t ino, const uint8_t *body, uint32_t len,
  * Returns 0 or -EIO (and counts it as a bad reply). */
 int meta_reply_attr(const uint8_t *body, uint32_t len, struct meta_attr *a,
 		    struct wire_in *in);
-/* The same, and takes them into the cache. Lock held. *ret may be NULL. */
-int meta_take_attr(struct core *c, const uint8_t *body, uint32_t len,
-		   struct meta_attr *a, struct core_inode **ret);
+/* The same of @mc's answer, and takes them into the cache. Lock held. *ret may
+ * be NULL. */
+int meta_take_attr(const struct meta_call *mc, const uint8_t *body,
+		   uint32_t len, struct meta_attr *a, struct core_inode **ret);
 /* meta_call.timed_out for u.attr_cb and u.cb. */
 void meta_attr_timed_out(struct meta_call *mc);
 void meta_cb_timed_out(struct meta_call *mc);

@@ -7,6 +7,7 @@
  * a page only when it arrives (answers come in the order of execution); what
  * the kernel gets is what the inode cache has then.
  */
+#include "fuse/core/early.h"
 #include "fuse/core/meta_priv.h"
 
 #define DIR_PAGES_MAX 32u
@@ -196,8 +197,9 @@ static void pages_add(struct dir_pages *d, struct dir_page *p)
 static void readdir_serve(struct readdir_op *op);
 
 /* Lock held. Attributes go into the cache; a broken page is refused. */
-static bool page_check(struct core *c, struct dir_page *p)
+static bool page_check(const struct meta_call *mc, struct dir_page *p)
 {
+	struct core *c = mc->c;
 	struct wire_in in;
 	wire_in_init(&in, p->bytes, p->len);
 	p->last = p->start;
@@ -215,7 +217,7 @@ static bool page_check(struct core *c, struct dir_page *p)
 		if (!meta_attr_sane(&a))
 			return false;
 		struct core_inode *ci = inode_get(c, a.ino);
-		if (ci)
+		if (ci && !early_overtook(ci, mc))
 			inode_merge(c, ci, &a, NULL);
 	}
 	return wire_in_end(&in) == 0 && (p->eof || p->count > 0);
@@ -259,7 +261,7 @@ static void fetch_done(struct meta_call *mc, int err, const uint8_t *body,
 	*pf = f->next;
 	if (!err)
 		p = page_of_reply(f, body, len, &err);
-	if (p && !page_check(c, p)) {
+	if (p && !page_check(mc, p)) {
 		free(p);
 		p = NULL;
 		err = -EIO;

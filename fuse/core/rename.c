@@ -1,6 +1,7 @@
 /* rename: a file that takes the place of another has its data on disk before
  * the new name (programs replace files by write, rename, without fsync).
  */
+#include "fuse/core/early.h"
 #include "fuse/core/log_priv.h"
 #include "fuse/core/meta_priv.h"
 
@@ -145,43 +146,100 @@ static void rename_done(struct meta_call *mc, int err, const uint8_t *body,
 	rename_known(mc->c, &req, err ? NULL : &r);
 	if (!err)
 		rename_take(mc, &req, &r);
+	if (req.flags & RENAME_WHITEOUT)
+		early_number_told(mc->c, err ? 0 : r.whiteout);
+	early_answered(mc);
 	core_unlock(mc->c);
 	if (mc->u.cb)
 		mc->u.cb(mc->u_arg, err);
 }
 
+static struct meta_call *rename_call(struct core *c,
+				     const struct core_rename *p,
+				     struct wire_out *o)
+{
+	struct meta_rename r = {
+		.parent = p->parent,
+		.name = { p->name, (uint32_t)strlen(p->name) },
+		.newparent = p->newparent,
+		.newname = { p->newname, (uint32_t)strlen(p->newname) },
+		.flags = p->flags,
+		.uid = p->uid,
+		.gid = p->gid,
+	};
+	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_RENAME,
+					     meta_rename_size(&r), o);
+
+	if (mc)
+		meta_rename_encode(o, &r);
+	return mc;
+}
+
+/* Lock held. */
+static void rename_queue(struct meta_call *mc, const struct core_rename *p,
+			 struct wire_out *o)
+{
+	if (!(p->flags & RENAME_EXCHANGE))
+		dir_known_add(mc->c, p->newparent, p->newname,
+			      strlen(p->newname));
+	if (p->flags & RENAME_WHITEOUT)
+		early_number_blind(mc->c);
+	meta_call_queue(mc, o);
+}
+
 static void rename_send(struct rename_op *op)
 {
 	struct core *c = op->c;
-	struct meta_rename r = {
-		.parent = op->p.parent,
-		.name = { op->name, (uint32_t)strlen(op->name) },
-		.newparent = op->p.newparent,
-		.newname = { op->newname, (uint32_t)strlen(op->newname) },
-		.flags = op->p.flags,
-		.uid = op->p.uid,
-		.gid = op->p.gid,
-	};
 	struct wire_out o;
-	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_RENAME,
-					     meta_rename_size(&r), &o);
+	struct meta_call *mc = rename_call(c, &op->p, &o);
+
 	if (!mc) {
 		op->cb(op->arg, -ENOMEM);
 		free(op);
 		return;
 	}
-	meta_rename_encode(&o, &r);
 	mc->done = rename_done;
 	mc->timed_out = meta_cb_timed_out;
 	mc->u.cb = op->cb;
 	mc->u_arg = op->arg;
 	core_lock(c);
-	if (!(op->p.flags & RENAME_EXCHANGE))
-		dir_known_add(c, op->p.newparent, op->newname,
-			      strlen(op->newname));
-	free(op);
-	meta_call_queue(mc, &o);
+	rename_queue(mc, &op->p, &o);
 	core_unlock(c);
+	free(op);
+}
+
+/* Without waiting for metad, if that can be. */
+static bool rename_early(struct core *c, const struct core_rename *p)
+{
+	struct wire_out o;
+	struct meta_call *mc = rename_call(c, p, &o);
+	struct meta_rename_reply r = { 0 };
+	struct meta_rename req;
+	struct core_inode *in;
+
+	if (!mc)
+		return false;
+	core_lock(c);
+	if (!early_rename(c, p, &in)) {
+		core_unlock(c);
+		meta_call_free(mc);
+		return false;
+	}
+	c->count.renames++;
+	mc->early = true;
+	mc->done = early_rename_done;
+	mc->arg64 = in->ino;
+	rename_queue(mc, p, &o);
+	rename_request(mc, &req);
+	r.ino = in->ino;
+	r.flags = in->attr.flags;
+	rename_known(c, &req, &r);
+	rename_take(mc, &req, &r);
+	early_mark(in, mc);
+	early_mark(inode_find(c, p->parent), mc);
+	early_mark(inode_find(c, p->newparent), mc);
+	core_unlock(c);
+	return true;
 }
 
 /* ---- the data first ---- */
@@ -282,6 +340,10 @@ void core_rename(struct core *c, const struct core_rename *p, core_cb cb,
 
 	if (len > NAME_LEN_MAX || newlen > NAME_LEN_MAX) {
 		cb(arg, -ENAMETOOLONG);
+		return;
+	}
+	if (rename_early(c, p)) {
+		cb(arg, 0);
 		return;
 	}
 	struct rename_op *op = calloc(1, sizeof(*op));

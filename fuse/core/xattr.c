@@ -2,6 +2,7 @@
  * and for ACLs at every look-up, so "there is none" is answered from the flags
  * that come with the attributes.
  */
+#include "fuse/core/early.h"
 #include "fuse/core/meta_priv.h"
 
 static void bytes_done(struct meta_call *mc, int err, const uint8_t *body,
@@ -118,7 +119,7 @@ static void xattr_changed(struct meta_call *mc, int err, const uint8_t *body,
 
 	core_lock(c);
 	if (!err)
-		err = meta_take_attr(c, body, len, &a, &in);
+		err = meta_take_attr(mc, body, len, &a, &in);
 	if (!err)
 		inode_mutated(in, mc->seq);
 	if (!err && !mc->u.cb) /* it was said to have failed */

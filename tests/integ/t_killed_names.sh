@@ -15,7 +15,8 @@ killed() {
 	go_on
 }
 
-cluster_up
+# With dirsync each change of names is asked of metad, else it need not wait.
+cluster_up -o dirsync
 change killed 'is %a 600' chmod 600 f
 change killed 'is %a 664' setfacl -m u:nobody:rw f
 change killed 'cat "$D/new"' mv -T f new

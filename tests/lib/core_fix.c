@@ -258,7 +258,14 @@ void check_truth(struct fix *f)
 
 /* ---- fixture ---- */
 
-struct core *mount_new(struct mini_metad *m, uint64_t soft_ms)
+static void on_names_changed(void *arg)
+{
+	_Atomic unsigned *count = arg;
+	(*count)++;
+}
+
+static struct core *mount(struct mini_metad *m, uint64_t soft_ms,
+			  _Atomic unsigned *names_changed)
 {
 	struct core *c;
 	struct core_options o = {
@@ -270,20 +277,41 @@ struct core *mount_new(struct mini_metad *m, uint64_t soft_ms)
 		.flush_age_ms = 1000,
 		.timeout_ms = soft_ms,
 		.noatime = true, /* metad learns of atimes late */
+		.early = names_changed != NULL,
+		.names_changed = names_changed ? on_names_changed : NULL,
+		.changed_arg = names_changed,
 	};
 	assert_int_equal(core_new(&o, &c), 0);
 	assert_int_equal(core_start(c, WAIT_MS), 0);
 	return c;
 }
 
-struct fix *fix_new(uint64_t soft_ms)
+struct core *mount_new(struct mini_metad *m, uint64_t soft_ms)
+{
+	return mount(m, soft_ms, NULL);
+}
+
+static struct fix *fix_without_mount(void)
 {
 	struct fix *f = calloc(1, sizeof(*f));
 	struct mini_metad_options o = { .keepalive_ms = 50 };
 	assert_non_null(f);
 	assert_int_equal(mini_metad_new(&o, &f->m), 0);
-	f->c = mount_new(f->m, soft_ms);
 	track(f, ROOT_INO);
+	return f;
+}
+
+struct fix *fix_new(uint64_t soft_ms)
+{
+	struct fix *f = fix_without_mount();
+	f->c = mount_new(f->m, soft_ms);
+	return f;
+}
+
+struct fix *fix_early_new(void)
+{
+	struct fix *f = fix_without_mount();
+	f->c = mount(f->m, 0, &f->names_changed);
 	return f;
 }
 

@@ -17,6 +17,7 @@ struct fix {
 	struct core *c;
 	uint64_t seen[TRACK_MAX]; /* inodes check_truth() compares */
 	unsigned seen_count;
+	_Atomic unsigned names_changed; /* calls; only of fix_early_new() */
 };
 
 /* One operation that is waited for: k = fix_call_new(); start(..., on_X, k);
@@ -82,6 +83,8 @@ ssize_t op_getxattr(struct fix *f, uint64_t ino, const char *name,
 void check_truth(struct fix *f);
 struct core *mount_new(struct mini_metad *m, uint64_t soft_ms);
 struct fix *fix_new(uint64_t soft_ms);
+/* With core_options.early. */
+struct fix *fix_early_new(void);
 void fix_free(struct fix *f);
 void fix_stop(struct fix *f);
 void burst_init(struct burst *b, unsigned count);

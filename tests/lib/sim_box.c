@@ -74,6 +74,7 @@ void sim_box_mount(struct sim_box *x)
 		.conf = mini_metad_conf(x->m),
 		.host = "here",
 		.mountpoint = "/mnt/sim",
+		.early = true,
 		.client_id = 1,
 		.wb_bytes_max = 1u << 20, /* sometimes full */
 		.prefetch_bytes_max = 1u << 20,

@@ -197,6 +197,18 @@ int sm_client_create(struct sm_client *c, const struct meta_create *p)
 	return finish_attr(c, &o);
 }
 
+int sm_client_create_at(struct sm_client *c, const struct meta_create *p,
+			uint64_t ino)
+{
+	struct wire_out o = begin(c, WIRE_OP_META_CREATE);
+	struct meta_create q = *p;
+
+	q.flags |= META_CREATE_NUMBERED;
+	meta_create_encode(&o, &q);
+	wire_put_u64(&o, ino);
+	return finish_attr(c, &o);
+}
+
 int sm_client_mknod(struct sm_client *c, uint64_t dir, const char *name,
 		    uint32_t mode, uint32_t rdev)
 {

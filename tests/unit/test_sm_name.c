@@ -75,6 +75,38 @@ static void create_with_open_finds_what_is_there(void **state)
 	assert_false(c->existed);
 }
 
+static void a_client_chooses_numbers_that_metad_would_not_have_given(void **s)
+{
+	struct sm_client *c = *s;
+	struct meta_create p = { .parent = ROOT, .name = { "a", 1 },
+				 .mode = S_IFREG | 0600 };
+	uint64_t next;
+
+	assert_int_equal(sm_client_create(c, &p), 0);
+	next = c->attr.ino + 1;
+	p.name = (struct wire_str){ "b", 1 };
+	assert_int_equal(sm_client_create_at(c, &p, next - 1), -ESTALE);
+	assert_int_equal(sm_client_create_at(c, &p, next + 5), 0);
+	assert_int_equal(c->attr.ino, next + 5);
+	assert_int_equal(sm_client_lookup(c, ROOT, "b"), 0);
+	assert_int_equal(c->attr.ino, next + 5);
+	/* One that fails has used its number. */
+	assert_int_equal(sm_client_create_at(c, &p, next + 9), -EEXIST);
+	p.name = (struct wire_str){ "c", 1 };
+	assert_int_equal(sm_client_create_at(c, &p, next + 9), -ESTALE);
+	assert_int_equal(sm_client_create(c, &p), 0);
+	assert_int_equal(c->attr.ino, next + 10);
+	p.name = (struct wire_str){ "d", 1 };
+	assert_int_equal(sm_client_create_at(c, &p, INO_MAX), -ESTALE);
+	assert_int_equal(sm_client_create(c, &p), 0);
+	assert_int_equal(c->attr.ino, next + 11);
+	/* O_TMPFILE has them, too. */
+	p = (struct meta_create){ .parent = ROOT, .mode = S_IFREG | 0600,
+				  .flags = META_CREATE_TMPFILE };
+	assert_int_equal(sm_client_create_at(c, &p, next + 12), 0);
+	assert_int_equal(c->attr.ino, next + 12);
+}
+
 static void names_of_255_bytes_work(void **state)
 {
 	struct sm_client *c = *state;
@@ -543,6 +575,7 @@ int main(void)
 		SM_TEST(inode_numbers_are_never_reused),
 		SM_TEST(a_taken_name_is_refused),
 		SM_TEST(create_with_open_finds_what_is_there),
+		SM_TEST(a_client_chooses_numbers_that_metad_would_not_have_given),
 		SM_TEST(names_of_255_bytes_work),
 		SM_TEST(a_file_is_no_directory_to_create_in),
 		SM_TEST(nothing_can_be_made_in_a_removed_directory),
