@@ -253,7 +253,7 @@ void core_drop_sgid(struct core *c, uint64_t ino)
 }
 
 /* One that was answered early. */
-static void times_done(struct meta_call *mc, int err, const uint8_t *body,
+static void early_done(struct meta_call *mc, int err, const uint8_t *body,
 		       uint32_t len)
 {
 	struct core *c = mc->c;
@@ -265,26 +265,77 @@ static void times_done(struct meta_call *mc, int err, const uint8_t *body,
 	early_settled(in, mc);
 	if (mc->arg64)
 		in->ctime_inflight--;
-	if (err) {
+	if (err)
 		early_refused(mc, "setattr", in->ino,
 			      (struct wire_str){ "", 0 }, err);
-	}
 	inode_unpin(c, in);
 	core_unlock(c);
 }
 
-/* Lock held. Times alone come to what they say, so nobody waits for metad.
- * False: they are more than that. */
-static bool times_early(struct meta_call *mc, struct core_inode *in,
-			const struct meta_setattr *s, struct wire_out *o,
-			struct meta_attr *a)
+/* Is it known what @s comes to? Not where it changes an ACL or an xattr. */
+static bool may_early(struct core *c, const struct core_inode *in,
+		      const struct meta_setattr *s)
 {
 	const uint32_t times = META_SET_ATIME | META_SET_MTIME | META_SET_CTIME;
+	const uint32_t others = META_SET_MODE | META_SET_UID | META_SET_GID |
+				META_SET_KILLPRIV;
 
-	if (!in || (s->valid & ~times) != 0 || !early_inode(mc->c, in))
+	if (!in || (s->valid & ~(times | others)) != 0 || !early_inode(c, in))
+		return false;
+	return (s->valid & others) == 0 ||
+	       (in->mode_inflight == 0 &&
+		(in->attr.flags & (META_ATTR_ACL | META_ATTR_CAPS)) == 0);
+}
+
+/* As metad's sm_run_setattr(). */
+static void attr_set(struct meta_attr *a, const struct meta_setattr *s,
+		     int64_t now_ns)
+{
+	if (s->valid & META_SET_UID)
+		a->uid = s->uid;
+	if (s->valid & META_SET_GID)
+		a->gid = s->gid;
+	if ((s->valid & (META_SET_UID | META_SET_GID | META_SET_KILLPRIV)) &&
+	    !S_ISDIR(a->mode)) {
+		a->mode &= ~(uint32_t)S_ISUID;
+		if (a->mode & S_IXGRP)
+			a->mode &= ~(uint32_t)S_ISGID;
+	}
+	if (s->valid & META_SET_MODE)
+		a->mode = (a->mode & S_IFMT) | (s->mode & 07777);
+	if (s->valid & META_SET_ATIME)
+		a->atime_ns = s->atime_ns;
+	if (s->valid & META_SET_MTIME)
+		a->mtime_ns = s->mtime_ns;
+	a->ctime_ns = s->valid & META_SET_CTIME ? s->ctime_ns : now_ns;
+}
+
+static uint32_t early_what(uint32_t valid)
+{
+	const uint32_t owner = META_SET_UID | META_SET_GID;
+	uint32_t what = 0;
+
+	if (valid & (META_SET_MODE | META_SET_KILLPRIV | owner))
+		what |= EARLY_MODE;
+	if (valid & owner)
+		what |= EARLY_OWNER;
+	if (valid & META_SET_ATIME)
+		what |= EARLY_ATIME;
+	if (valid & META_SET_MTIME)
+		what |= EARLY_MTIME;
+	return what;
+}
+
+/* Lock held. False: metad is to be asked. @needed: by an fdatasync. */
+static bool setattr_early(struct meta_call *mc, const struct meta_setattr *s,
+			  struct wire_out *o, bool needed, struct meta_attr *a)
+{
+	struct core_inode *in = inode_find(mc->c, s->ino);
+
+	if (!may_early(mc->c, in, s))
 		return false;
 	mc->early = true;
-	mc->done = times_done;
+	mc->done = early_done;
 	mc->arg = in;
 	mc->arg64 = s->valid & META_SET_CTIME;
 	inode_pin(in);
@@ -294,13 +345,12 @@ static bool times_early(struct meta_call *mc, struct core_inode *in,
 	if (s->valid & META_SET_MTIME)
 		log_mtime(mc->c, in, s->mtime_ns);
 	meta_call_queue(mc, o);
-	early_mark(in, mc);
-	inode_times_mutated(in, mc->seq);
-	if (s->valid & META_SET_ATIME)
-		in->attr.atime_ns = s->atime_ns;
-	if (s->valid & META_SET_MTIME)
-		in->attr.mtime_ns = s->mtime_ns;
-	in->attr.ctime_ns = mc->arg64 ? s->ctime_ns : mc->now_ns;
+	early_mark(in, mc, early_what(s->valid));
+	if (needed)
+		inode_mutated(in, mc->seq);
+	else
+		inode_times_mutated(in, mc->seq);
+	attr_set(&in->attr, s, mc->now_ns);
 	*a = in->attr;
 	a->units = wb_units_tell(in);
 	return true;
@@ -325,7 +375,7 @@ static void setattr_go(struct core *c, const struct meta_setattr *s,
 	core_lock(c);
 	c->count.setattrs++;
 	struct core_inode *in = inode_find(c, s->ino);
-	if (times_early(mc, in, s, &o, &a)) {
+	if (setattr_early(mc, s, &o, needed != 0, &a)) {
 		core_unlock(c);
 		cb(arg, 0, &a);
 		return;

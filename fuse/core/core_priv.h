@@ -93,6 +93,7 @@ struct core_inode {
 	uint32_t units_version; /* grows with every answer that counts */
 	/* Of the last early change that metad has not answered; 0 (early.h). */
 	uint64_t early_seq;
+	uint32_t early_what; /* EARLY_*: what such changes are about */
 	int early_error; /* -errno of one it refused, for the next fsync; 0 */
 	uint64_t meta_pos_seq; /* our seq of the last mutation on it */
 	uint64_t meta_need_seq; /* the same without those of times only: what

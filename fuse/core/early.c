@@ -201,17 +201,20 @@ bool early_rename(struct core *c, const struct core_rename *p,
 	return true;
 }
 
-void early_mark(struct core_inode *in, const struct meta_call *mc)
+void early_mark(struct core_inode *in, const struct meta_call *mc,
+		uint32_t what)
 {
-	if (in)
-		in->early_seq = mc->seq;
+	if (!in)
+		return;
+	in->early_seq = mc->seq;
+	in->early_what |= what;
 }
 
 void early_made(struct core_inode *in, struct meta_call *mc)
 {
 	mc->arg64 = in->ino;
 	mc->arg64b = attr_print(&in->attr);
-	early_mark(in, mc);
+	early_mark(in, mc, EARLY_NAME);
 }
 
 /* ---- numbers ---- */
@@ -271,11 +274,21 @@ void early_keep(const struct core_inode *in, struct meta_attr *a)
 {
 	if (!in->attr_valid)
 		return;
-	a->nlink = in->attr.nlink;
-	a->atime_ns = in->attr.atime_ns;
-	a->mtime_ns = in->attr.mtime_ns;
 	a->ctime_ns = in->attr.ctime_ns;
-	a->parent = in->attr.parent;
+	if (in->early_what & EARLY_NAME) {
+		a->nlink = in->attr.nlink;
+		a->parent = in->attr.parent;
+	}
+	if (in->early_what & EARLY_MODE)
+		a->mode = in->attr.mode;
+	if (in->early_what & EARLY_OWNER) {
+		a->uid = in->attr.uid;
+		a->gid = in->attr.gid;
+	}
+	if (in->early_what & EARLY_ATIME)
+		a->atime_ns = in->attr.atime_ns;
+	if (in->early_what & EARLY_MTIME)
+		a->mtime_ns = in->attr.mtime_ns;
 }
 
 bool early_may_wait(struct meta_call *mc)
@@ -324,8 +337,10 @@ int early_error(struct core *c)
 
 void early_settled(struct core_inode *in, const struct meta_call *mc)
 {
-	if (in && in->early_seq == mc->seq)
-		in->early_seq = 0;
+	if (!in || in->early_seq != mc->seq)
+		return;
+	in->early_seq = 0;
+	in->early_what = 0;
 }
 
 struct names_changed {

@@ -1,11 +1,11 @@
 /* Names that change before metad is asked.
  *
  * A mount alone that knows the names and attributes concerned knows what a
- * create, an unlink, a rename or new times come to. It then answers the kernel
- * at once, its caches follow at once, and the command goes with the stream
- * (design section 6), a few of them together. As ever the stream is sent again
- * to a metad that restarted, and fsync waits for it; a new inode has a number
- * that the mount chose (META_CREATE_NUMBERED).
+ * create, an unlink, a rename or new attributes come to. It then answers the
+ * kernel at once, its caches follow at once, and the command goes with the
+ * stream (design section 6), a few of them together. As ever the stream is sent
+ * again to a metad that restarted, and fsync waits for it; a new inode has a
+ * number that the mount chose (META_CREATE_NUMBERED).
  *
  * Invariants: nothing is answered early while a change of names is under way
  * whose outcome only metad knows (@asked), or while the window is full. An
@@ -56,8 +56,14 @@ bool early_rename(struct core *c, const struct core_rename *p,
 		  struct core_inode **ret);
 /* May a change of @in's attributes be answered early? */
 bool early_inode(struct core *c, const struct core_inode *in);
-/* @mc, queued, has changed @in. */
-void early_mark(struct core_inode *in, const struct meta_call *mc);
+#define EARLY_NAME 0x1u /* link count, parent */
+#define EARLY_MODE 0x2u
+#define EARLY_OWNER 0x4u
+#define EARLY_ATIME 0x8u
+#define EARLY_MTIME 0x10u
+/* @mc, queued, has changed @in: its ctime, and @what. NULL: no-op. */
+void early_mark(struct core_inode *in, const struct meta_call *mc,
+		uint32_t what);
 void early_made(struct core_inode *in, struct meta_call *mc);
 /* ... has been answered. @in may be NULL. */
 void early_settled(struct core_inode *in, const struct meta_call *mc);

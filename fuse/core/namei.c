@@ -331,7 +331,8 @@ static struct core_inode *create_early(struct meta_call *mc,
 	a->atime_ns = a->mtime_ns = a->ctime_ns = a->btime_ns = mc->now_ns;
 	(void)create_apply(mc, a, false, &in); /* it is in the table */
 	early_made(in, mc);
-	early_mark(inode_find(mc->c, p->parent), mc);
+	early_mark(inode_find(mc->c, p->parent), mc,
+		   EARLY_NAME | EARLY_MTIME);
 	in->nlookup++;
 	return in;
 }

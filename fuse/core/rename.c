@@ -235,9 +235,9 @@ static bool rename_early(struct core *c, const struct core_rename *p)
 	r.flags = in->attr.flags;
 	rename_known(c, &req, &r);
 	rename_take(mc, &req, &r);
-	early_mark(in, mc);
-	early_mark(inode_find(c, p->parent), mc);
-	early_mark(inode_find(c, p->newparent), mc);
+	early_mark(in, mc, EARLY_NAME);
+	early_mark(inode_find(c, p->parent), mc, EARLY_NAME | EARLY_MTIME);
+	early_mark(inode_find(c, p->newparent), mc, EARLY_NAME | EARLY_MTIME);
 	core_unlock(c);
 	return true;
 }

@@ -88,8 +88,8 @@ static bool unlink_early(struct meta_call *mc, const struct meta_unlink *u,
 	mc->arg64 = in->ino;
 	mc->arg64b = dir ? 0 : in->attr.nlink - 1;
 	meta_call_queue(mc, &out);
-	early_mark(in, mc);
-	early_mark(inode_find(mc->c, u->parent), mc);
+	early_mark(in, mc, EARLY_NAME);
+	early_mark(inode_find(mc->c, u->parent), mc, EARLY_NAME | EARLY_MTIME);
 	unlink_apply(mc, in->ino, (uint32_t)mc->arg64b);
 	return true;
 }

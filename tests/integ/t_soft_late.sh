@@ -13,7 +13,8 @@ late() {
 	go_on
 }
 
-cluster_up -o soft,timeo=1s
+# With dirsync each change is asked of metad, else it need not wait.
+cluster_up -o soft,timeo=1s,dirsync
 change late 'is %a 600' chmod 600 f
 change late 'is %a 664' setfacl -m u:nobody:rw f
 change late 'cat "$D/new"' mv -T f new

@@ -79,6 +79,16 @@ static int op_times(struct fix *f, uint64_t ino, int64_t ns)
 	return fix_call_end(k, NULL);
 }
 
+static int op_chown(struct fix *f, uint64_t ino, uint32_t uid, uint32_t gid)
+{
+	struct fix_call *k = fix_call_new();
+	struct meta_setattr s = { .ino = ino, .uid = uid, .gid = gid,
+				  .valid = META_SET_UID | META_SET_GID };
+
+	core_setattr(f->c, &s, on_attr, k);
+	return fix_call_end(k, NULL);
+}
+
 /* Everything is as it ends, and metad says the same. */
 static void end(struct fix *f)
 {
@@ -112,6 +122,12 @@ static void test_names_change_while_metad_says_nothing(void **state)
 	assert_int_equal(op_rename(f, d, "f", e, "g", 0), 0);
 	assert_int_equal(op_rename(f, d, "s", e, "t", RENAME_NOREPLACE), 0);
 	assert_int_equal(op_times(f, a.ino, 1234567890123456789), 0);
+	assert_int_equal(op_chmod(f, b.ino, 06751), 0);
+	assert_int_equal(op_chown(f, b.ino, 4711, 4712), 0);
+	assert_int_equal(op_getattr(f, b.ino, &x), 0);
+	assert_int_equal(x.mode, S_IFREG | 0751);
+	assert_int_equal(op_chmod(f, d, 02755), 0);
+	assert_int_equal(op_chown(f, d, 4711, 4712), 0);
 	assert_int_equal(op_unlink(f, d, "p", false), 0);
 	assert_int_equal(op_unlink(f, e, "t", true), 0);
 	assert_int_equal(op_getattr(f, d, &x), 0);
@@ -370,6 +386,37 @@ static void test_an_older_answer_undoes_nothing(void **state)
 	end(f);
 }
 
+/* The kernel's write-back tells times beside a chmod that metad has not
+ * answered. */
+static void test_a_change_under_way_survives_a_later_one_of_the_times(void **s)
+{
+	static const uint8_t acl[] = { 2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255,
+				       255, 2, 0, 4, 0, 9, 0, 0, 0, 4, 0, 4, 0,
+				       255, 255, 255, 255, 16, 0, 6, 0, 255,
+				       255, 255, 255, 32, 0, 4, 0, 255, 255,
+				       255, 255 };
+	struct fix *f = fix_early_new();
+	uint64_t d = known_dir(f, "d");
+	struct fix_call *k;
+	struct meta_attr a, x;
+
+	(void)s;
+	assert_int_equal(op_mkfile(f, d, "f", &a), 0);
+	assert_int_equal(op_setxattr(f, a.ino, "system.posix_acl_access", acl,
+				     sizeof(acl), 0), 0);
+	mini_metad_hold_replies(f->m, WIRE_OP_META_SETATTR, true);
+	struct meta_setattr m = { .ino = a.ino, .mode = 0600,
+				  .valid = META_SET_MODE };
+	k = fix_call_new();
+	core_setattr(f->c, &m, on_attr, k);
+	assert_int_equal(op_times(f, a.ino, 5), 0);
+	mini_metad_hold_replies(f->m, WIRE_OP_META_SETATTR, false);
+	assert_int_equal(fix_call_end(k, &x), 0);
+	assert_int_equal(x.mode & 07777, 0600);
+	assert_int_equal(x.mtime_ns, 6);
+	end(f);
+}
+
 struct names {
 	struct fix_call *k;
 	unsigned count;
@@ -498,6 +545,8 @@ int main(void)
 		cmocka_unit_test(test_a_late_refusal_is_told_by_fsync_and_sync),
 		cmocka_unit_test(test_late_refusals_of_others_are_undone),
 		cmocka_unit_test(test_an_older_answer_undoes_nothing),
+		cmocka_unit_test(
+			test_a_change_under_way_survives_a_later_one_of_the_times),
 		cmocka_unit_test(test_a_listing_that_begins_later_has_the_name),
 		cmocka_unit_test(test_nothing_is_early_beside_what_metad_decides),
 		cmocka_unit_test(test_numbers_of_both_sides_do_not_meet),
