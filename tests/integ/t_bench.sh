@@ -20,7 +20,8 @@ test_cleanup() {
 	[ -z "$was" ] || echo "$was" >$P
 	[ ! -d "$T/w" ] || {
 		"$CTL" local down "$T/w/logrec" --yes
-		for w in cluster wire-plain wire-mac wire-tls; do
+		for w in shared1 shared2 shared3; do umount -l "$T/w/$w"; done
+		for w in cluster shared wire-plain wire-mac wire-tls; do
 			"$CTL" local down "$T/w/$w"
 		done
 		umount -l "$T/w/null"
@@ -30,7 +31,7 @@ test_cleanup() {
 run 0 --list
 for c in seq random append wal files untar pgbench sqlite redis rocksdb \
 	logrec splitft-rocksdb splitft-redis splitft-sqlite splitft-postgres \
-	wire; do
+	wire shared; do
 	grep -qx $c "$T/out" || fail "--list has no $c"
 done
 run 2
@@ -122,7 +123,7 @@ PY
 [ ! -e "$T/w" ] || fail "something is left"
 
 # ---- cases with their own comparison and what is wanted of it ----
-run 0 --quick splitft-sqlite logrec wire
+run 0 --quick splitft-sqlite logrec wire shared
 python3 - "$T/out" <<'PY' || fail "rows"
 import json, sys
 text = open(sys.argv[1]).read().splitlines()
@@ -137,6 +138,10 @@ for m in ("recover-4096", "mount-without-4096", "longest-undisturbed",
           "replace-killed", "longest-killed", "replace-hung", "longest-hung",
           "lent-by-peer", "mirror", "mount-for-log"):
     assert rows[m]["case"] == "logrec" and rows[m]["value"] > 0, (m, rows)
+for m, key in (("recall-dirty", "most"), ("recall-synced", "most"),
+               ("locks", "least"), ("create-4-of-1", "least")):
+    assert rows[m]["case"] == "shared" and rows[m]["value"] > 0, (m, rows)
+    assert rows[m][key] > 0, rows[m]
 for m, least in (("seqread", 0.95), ("seqwrite", 0.95)):
     r = rows[m]
     assert min(r["plain"], r["mac"], r["tls"]) > 0, r
