@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import time
 
-from common import BIN, WORK, Cluster, Failed, median, sh
+import common
+from common import BIN, Cluster, Failed, median, sh
 
 MOUNTS = 4
 # metric -> (key, value): "most" or "least" that is wanted
@@ -27,7 +28,7 @@ class Mounts:
         self.cluster = Cluster("shared", "shared")
         self.paths = [self.cluster.mnt]
         for i in range(1, MOUNTS):
-            p = os.path.join(WORK, "shared%d" % i)
+            p = os.path.join(common.WORK, "shared%d" % i)
             os.makedirs(p, exist_ok=True)
             sh([os.path.join(BIN, "hailfs"), "-o", "shared,log=" + p + ".log",
                 self.cluster.dir + "/cluster.conf", p])
