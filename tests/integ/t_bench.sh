@@ -21,7 +21,7 @@ test_cleanup() {
 	[ ! -d "$T/w" ] || {
 		"$CTL" local down "$T/w/logrec" --yes
 		for w in shared1 shared2 shared3; do umount -l "$T/w/$w"; done
-		for w in cluster shared wire-plain wire-mac wire-tls; do
+		for w in cluster shared metads-1 metads-3 wire-plain wire-mac wire-tls; do
 			"$CTL" local down "$T/w/$w"
 		done
 		umount -l "$T/w/null"
@@ -31,7 +31,7 @@ test_cleanup() {
 run 0 --list
 for c in seq random append wal files untar pgbench sqlite redis rocksdb \
 	logrec splitft-rocksdb splitft-redis splitft-sqlite splitft-postgres \
-	wire shared; do
+	wire shared failover; do
 	grep -qx $c "$T/out" || fail "--list has no $c"
 done
 run 2
@@ -123,7 +123,7 @@ PY
 [ ! -e "$T/w" ] || fail "something is left"
 
 # ---- cases with their own comparison and what is wanted of it ----
-run 0 --quick splitft-sqlite logrec wire shared
+run 0 --quick splitft-sqlite logrec wire shared failover
 python3 - "$T/out" <<'PY' || fail "rows"
 import json, sys
 text = open(sys.argv[1]).read().splitlines()
@@ -142,6 +142,9 @@ for m, key in (("recall-dirty", "most"), ("recall-synced", "most"),
                ("locks", "least"), ("create-4-of-1", "least")):
     assert rows[m]["case"] == "shared" and rows[m]["value"] > 0, (m, rows)
     assert rows[m][key] > 0, rows[m]
+for m in ("sync-create-3-of-1", "failover-median", "failover-worst"):
+    assert rows[m]["case"] == "failover" and rows[m]["value"] > 0, (m, rows)
+    assert rows[m]["most"] > 0, rows[m]
 for m, least in (("seqread", 0.95), ("seqwrite", 0.95)):
     r = rows[m]
     assert min(r["plain"], r["mac"], r["tls"]) > 0, r
