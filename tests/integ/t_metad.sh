@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 run() { BIN=$BIN TEST_DIR=$T "$TST/integ/metad_$1"; }
 # These wait more than they work: for leases and silences of some seconds.
-for part in sessions cuts stores logs share heir; do
+for part in sessions cuts stores logs share heir stale; do
 	run $part >"$T/$part.out" 2>&1 &
 	pids[$!]=$part
 done
