@@ -38,7 +38,7 @@ static const struct opt options[] = {
 	DAEMON_OPTIONS_FIRST("metadata daemon"),
 	{ "data", 0, OPT_STR, FIELD(data), NULL, 0, 0, NULL, "DIR",
 	  "directory of the metadata; default: data= of the cluster file" },
-	{ "snapshot-bytes", 0, OPT_SIZE, FIELD(snapshot_bytes), "64m",
+	{ "snapshot-bytes", 0, OPT_SIZE, FIELD(snapshot_bytes), "8m",
 	  4096, UINT64_C(1) << 40, NULL, "SIZE",
 	  "how much the log grows at least before the state is saved again" },
 	{ "restore", 0, OPT_STR, FIELD(restore), NULL, 0, 0, NULL, "FILE",
