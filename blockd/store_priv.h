@@ -358,6 +358,10 @@ struct store *store_new(struct dev *d, const struct store_options *o);
 void store_free(struct store *s);
 
 /* ---- super.c ---- */
+/* @buf: UNIT_SIZE bytes. */
+void super_encode(uint8_t *buf, const struct super *sp);
+/* 0 and *format, also of a later one; or -EBADMSG. */
+int super_decode(const uint8_t *buf, struct super *sp, uint32_t *format);
 int super_read(struct dev *d, const struct store_options *o,
 	       struct super *sp, char *why, size_t why_size) must_check;
 uint64_t store_index_bytes(const struct store_options *o);

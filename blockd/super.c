@@ -21,7 +21,7 @@ uint64_t store_index_bytes(const struct store_options *o)
 	return u64_round_up(bytes + (1u << 30), UNIT_SIZE);
 }
 
-static void super_encode(uint8_t *buf, const struct super *sp)
+void super_encode(uint8_t *buf, const struct super *sp)
 {
 	struct wire_out o;
 
@@ -41,8 +41,7 @@ static void super_encode(uint8_t *buf, const struct super *sp)
 	wire_put_u32(&o, crc32c(0, buf, SUPER_LEN));
 }
 
-static int super_decode(const uint8_t *buf, struct super *sp,
-			uint32_t *format)
+int super_decode(const uint8_t *buf, struct super *sp, uint32_t *format)
 {
 	struct wire_in i;
 

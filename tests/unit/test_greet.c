@@ -154,6 +154,29 @@ static void the_key_lets_in(void **state)
 	end();
 }
 
+/* What names it and what it agrees on is there for all to see, in the first
+ * message: it stays as it is as long as the handshake does. */
+static void its_names_are_those_of_version_1(void **state)
+{
+	static const char *const names[] = { "\014hail/1 crypt",
+					     "\012hail/1 mac",
+					     "\014hail/1 plain" };
+	size_t used, len;
+	const void *p;
+	char id[17];
+
+	(void)state;
+	(void)snprintf(id, sizeof(id), "%016llx",
+		       (unsigned long long)ring.keys[0].id);
+	begin(&ring.keys[0], &ring, ANY, ANY);
+	assert_int_equal(greet_feed(client.g, NULL, 0, &used), 0);
+	len = greet_out(client.g, &p);
+	for (size_t i = 0; i < array_count(names); i++)
+		assert_non_null(memmem(p, len, names[i], strlen(names[i])));
+	assert_non_null(memmem(p, len, id, strlen(id)));
+	end();
+}
+
 static void bytes_come_one_by_one(void **state)
 {
 	(void)state;
@@ -383,6 +406,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_key_lets_in, set_up),
+		cmocka_unit_test_setup(its_names_are_those_of_version_1,
+				       set_up),
 		cmocka_unit_test_setup(bytes_come_one_by_one, set_up),
 		cmocka_unit_test_setup(frames_may_follow_at_once, set_up),
 		cmocka_unit_test_setup(the_old_key_still_does, set_up),

@@ -10,6 +10,10 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/golden.h"
+
+#define GOLDEN_PATH "tests/golden/log-v1.hex"
+
 static const uint8_t content[64] = "what was written";
 
 static struct log_rec record(enum log_rec_kind kind)
@@ -248,6 +252,50 @@ static void a_walk_sees_each_record_once_and_any_gap(void **state)
 			 -EBADMSG);
 }
 
+/* ---- golden bytes: peers of all releases, and salvaged files ---- */
+
+static const char *const golden_names[] = { "write", "size", "zero", "slot" };
+
+/* The @i-th of those. Returns its length. */
+static size_t golden_make(size_t i, uint8_t *buf)
+{
+	struct log_rec r;
+
+	if (i == 3) {
+		log_slot_encode(&slot, buf);
+		return LOG_SLOT_SIZE;
+	}
+	r = record((enum log_rec_kind)(LOG_REC_WRITE + i));
+	log_rec_encode(&r, buf);
+	return log_rec_size(r.len);
+}
+
+static int write_golden(void)
+{
+	FILE *f = fopen(GOLDEN_PATH, "we");
+	uint8_t buf[128];
+
+	if (!f)
+		return 1;
+	for (size_t i = 0; i < array_count(golden_names); i++)
+		golden_put(f, golden_names[i], buf, golden_make(i, buf));
+	return fclose(f);
+}
+
+static void the_bytes_are_those_of_version_1(void **state)
+{
+	uint8_t buf[128], old[128];
+
+	(void)state;
+	for (size_t i = 0; i < array_count(golden_names); i++) {
+		size_t len = golden_make(i, buf);
+
+		assert_int_equal(golden_read(GOLDEN_PATH, golden_names[i], old,
+					     sizeof(old)), len);
+		assert_memory_equal(old, buf, len);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,7 +310,10 @@ int main(void)
 		cmocka_unit_test(
 			of_two_slots_the_whole_one_that_is_further_speaks),
 		cmocka_unit_test(a_walk_sees_each_record_once_and_any_gap),
+		cmocka_unit_test(the_bytes_are_those_of_version_1),
 	};
 
+	if (getenv("HAILFS_GOLDEN") != NULL)
+		return write_golden();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

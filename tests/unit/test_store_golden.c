@@ -9,7 +9,9 @@
 #include <cmocka.h>
 
 #include "blockd/extent.h"
+#include "blockd/index_priv.h"
 #include "blockd/jrec.h"
+#include "blockd/store_priv.h"
 #include "common/crc32c.h"
 #include "tests/lib/golden.h"
 
@@ -71,6 +73,32 @@ static size_t record_make(uint8_t *buf, size_t cap)
 	return o.len;
 }
 
+static const struct super super = { 1, 2, NONCE, 3, 1u << 20, 4 };
+static const struct index_state index_state = {
+	.tail_off = 1, .tail_seq = 2, .version = 3, .ino_max = 4,
+	.session_max = 5, .store_id_hi = 6, .store_id_lo = 7,
+};
+/* What else there is, in one line each. */
+static const char *const rest_names[] = { "super", "index_state", "index_key",
+					  "index_cut" };
+
+static size_t rest_make(size_t i, uint8_t *buf)
+{
+	switch (i) {
+	case 0:
+		super_encode(buf, &super);
+		return 128; /* the unit is zero behind it */
+	case 1:
+		return index_state_encode(buf, &index_state);
+	case 2:
+		index_key_put(buf, &key);
+		return INDEX_KEY_SIZE;
+	default:
+		index_cut_put(buf, 8, 9);
+		return INDEX_CUT_SIZE;
+	}
+}
+
 static int write_golden(void)
 {
 	static uint8_t a[4096], b[4096];
@@ -80,6 +108,8 @@ static int write_golden(void)
 		return 1;
 	golden_put(f, "index_value", a, value_make(a, sizeof(a)));
 	golden_put(f, "journal_record", b, record_make(b, sizeof(b)));
+	for (size_t i = 0; i < array_count(rest_names); i++)
+		golden_put(f, rest_names[i], a, rest_make(i, a));
 	return fclose(f);
 }
 
@@ -117,11 +147,48 @@ static void journal_records_are_those_of_version_1(void **state)
 	assert_int_equal(h.seq, 42);
 }
 
+static void the_rest_is_that_of_version_1(void **state)
+{
+	static uint8_t made[UNIT_SIZE], old[UNIT_SIZE];
+	struct super sp;
+	struct index_state st;
+	struct image_key k;
+	uint32_t format;
+	uint64_t cut;
+	MDB_val v;
+
+	(void)state;
+	for (size_t i = 0; i < array_count(rest_names); i++) {
+		size_t len = rest_make(i, made);
+
+		memset(old, 0, sizeof(old));
+		assert_int_equal(golden_read(GOLDEN_PATH, rest_names[i], old,
+					     sizeof(old)), len);
+		assert_memory_equal(made, old, len);
+		v = (MDB_val){ len, old };
+		if (i == 0) {
+			assert_int_equal(super_decode(old, &sp, &format), 0);
+			assert_int_equal(sp.nonce, NONCE);
+			assert_int_equal(format, 1);
+		} else if (i == 1) {
+			assert_int_equal(index_state_decode(&v, &st), 0);
+			assert_memory_equal(&st, &index_state, sizeof(st));
+		} else if (i == 2) {
+			assert_int_equal(index_key_get(&v, &k), 0);
+			assert_int_equal(k.index, key.index);
+		} else {
+			assert_int_equal(index_cut_get(&v, 8, &cut), 0);
+			assert_int_equal(cut, 9);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(index_values_are_those_of_version_1),
 		cmocka_unit_test(journal_records_are_those_of_version_1),
+		cmocka_unit_test(the_rest_is_that_of_version_1),
 	};
 
 	if (getenv("HAILFS_GOLDEN") != NULL)
