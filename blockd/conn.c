@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/diag.h"
+#include "common/proto.h"
 
 /* So much of a frame is left that the kernel shall gather it alone. */
 #define RECV_WAITALL_MIN 65536u
@@ -308,9 +309,31 @@ static const char *bad_word(int err)
 	}
 }
 
+/* A frame of another major: who sent it is told. */
+static void other_version(struct conn *c)
+{
+	const struct wire_header *h = frame_in_header(&c->in);
+	struct hello_reply r = proto_reply(WIRE_ROLE_BLOCKD, "hail-blockd");
+	char theirs[PROTO_TEXT_SIZE], ours[PROTO_TEXT_SIZE];
+	uint8_t frame[PROTO_REFUSAL_SIZE];
+
+	diag_warn("conn", "what=other-version peer=%s theirs=%s ours=%s "
+		  "action=close", c->name, proto_frame_text(h, theirs),
+		  proto_ours_text(ours));
+	if (c->trusted || conn_send_raw(c, frame, proto_refusal(
+			h, &r, c->seal, frame)) < 0)
+		conn_close(c);
+	else
+		conn_close_after_send(c);
+}
+
 static void bad_frame(struct conn *c, int err)
 {
 	c->set->stats.bad_frames++;
+	if (err == -EPROTONOSUPPORT && c->greeted) {
+		other_version(c);
+		return;
+	}
 	diag_warn("conn", "what=bad-frame peer=%s reason=%s action=close",
 		  c->name, bad_word(err));
 	if (c->greeted)

@@ -3,6 +3,7 @@
 #include "blockd/serve_priv.h"
 
 #include "common/diag.h"
+#include "common/proto.h"
 
 static struct peer *peer_find(struct serve *s, uint8_t role, uint64_t session,
 			      uint32_t id)
@@ -99,17 +100,22 @@ static bool hello_refuse(struct serve_req *q, int err, const char *why)
 	return true;
 }
 
+static void reply_put(struct serve_req *q, struct wire_out *o)
+{
+	struct hello_reply m = proto_reply(WIRE_ROLE_BLOCKD, "hail-blockd");
+
+	m.boot_id = q->s->o.boot_id;
+	m.peer_id = q->s->o.daemon_id;
+	wire_out_init(o, q->head + WIRE_HEADER_SIZE,
+		      sizeof(q->head) - WIRE_HEADER_SIZE);
+	hello_reply_encode(o, &m);
+	assert(!o->overflow);
+}
+
 static void hello_accept(struct serve_req *q)
 {
 	struct serve *s = q->s;
 	struct serve_conn *sc = conn_user(q->c);
-	struct hello_reply m = {
-		.version = WIRE_VERSION,
-		.role = WIRE_ROLE_BLOCKD,
-		.boot_id = s->o.boot_id,
-		.peer_id = s->o.daemon_id,
-		.name = { "hail-blockd", 11 },
-	};
 	struct wire_out o;
 
 	sc->who.role = q->m.u.hello.role;
@@ -119,10 +125,26 @@ static void hello_accept(struct serve_req *q)
 		store_note_session(s->o.store, sc->who.session);
 	conn_trust(q->c);
 	conn_get(q->c);
-	wire_out_init(&o, q->head + WIRE_HEADER_SIZE,
-		      sizeof(q->head) - WIRE_HEADER_SIZE);
-	hello_reply_encode(&o, &m);
+	reply_put(q, &o);
 	blk_serve_reply(q, 0, o.len, NULL, 0);
+}
+
+bool peer_hello_other_version(struct serve_req *q)
+{
+	struct proto_offer theirs = proto_of_hello(&q->m.u.hello);
+	char text[PROTO_TEXT_SIZE], ours[PROTO_TEXT_SIZE];
+	struct conn *c = q->c;
+	struct wire_out o;
+
+	q->s->n.invalid++;
+	diag_warn("serve", "what=other-version peer=%s theirs=%s ours=%s "
+		  "action=close", conn_name(c), proto_text(&theirs, text),
+		  proto_ours_text(ours));
+	conn_get(c);
+	reply_put(q, &o);
+	blk_serve_reply(q, -EPROTONOSUPPORT, o.len, NULL, 0);
+	conn_close_after_send(c);
+	return true;
 }
 
 /* Is the sender's session alive? Returns 1; 0: not known yet, wait; -ESTALE. */

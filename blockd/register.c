@@ -105,7 +105,7 @@ static void map_done(struct reg_call *c)
 		wire_in_init(&in, c->frame->body, c->frame->h.body_len);
 		meta_rhdr_decode(&in, &rhdr);
 		meta_blob_decode(&in, &blob);
-		rv = wire_in_end(&in);
+		rv = wire_in_known(&in);
 	}
 	if (rv == 0)
 		rv = cmap_decode(blob.value.p, blob.value.len, &m);
@@ -253,7 +253,7 @@ static void beat_done(struct reg_call *c)
 	wire_in_init(&in, c->frame->body, c->frame->h.body_len);
 	meta_rhdr_decode(&in, &rhdr);
 	meta_lease_reply_decode(&in, &m);
-	if (wire_in_end(&in) < 0 || m.cluster_id != r->o.conf->cluster_id) {
+	if (wire_in_known(&in) < 0 || m.cluster_id != r->o.conf->cluster_id) {
 		diag_err("register", "what=bad-lease-reply cluster=%#llx",
 			 (unsigned long long)m.cluster_id);
 		return;

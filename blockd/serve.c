@@ -124,6 +124,8 @@ static bool refuse(struct serve_req *q, int err)
 {
 	struct conn *c = q->c;
 
+	if (err == -EPROTONOSUPPORT)
+		return peer_hello_other_version(q);
 	if (err == -EBADMSG) {
 		q->s->n.corrupt++;
 		diag_warn("serve", "what=bad-request peer=%s op=%u "

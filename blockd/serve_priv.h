@@ -138,6 +138,8 @@ void serve_scrub_stop(struct serve *s); /* no further one begins */
 
 /* peer.c */
 bool peer_hello(struct serve_req *q); /* as ops->frame */
+/* Refuses one of another major. True, as ops->frame. */
+bool peer_hello_other_version(struct serve_req *q);
 void peer_fence(struct serve_req *q);
 void peer_conn_drained(struct serve *s, struct conn *c);
 /* The map changed: connections of dead sessions are closed. */

@@ -6,6 +6,8 @@
 #include <jansson.h>
 #include <time.h>
 
+#include "common/proto.h"
+
 static const char *const class_names[CLASS_COUNT] = {
 	[CLASS_READ] = "read",
 	[CLASS_WRITE] = "write",
@@ -191,13 +193,14 @@ static const char *scrub_time(const struct serve *s, char *buf, size_t size)
 char *blk_serve_status_json(struct serve *s)
 {
 	struct store_stat st;
-	char scrubbed[32];
+	char scrubbed[32], protocol[PROTO_TEXT_SIZE];
 	json_t *j;
 
 	store_stat(s->o.store, &st);
 	j = json_pack(
-		"{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:I,s:s?}",
+		"{s:s,s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:s,s:I,s:s?}",
 		"program", "hail-blockd",
+		"protocol", proto_ours_text(protocol),
 		"id", (json_int_t)s->o.daemon_id,
 		"state", state_word(s, &st),
 		"epoch", (json_int_t)blk_serve_epoch(s),

@@ -1,6 +1,7 @@
 #include "blockd/serve_validate.h"
 
 #include "common/crc32c.h"
+#include "common/proto.h"
 
 #define CLIENT (1u << WIRE_ROLE_CLIENT)
 #define BLOCKD (1u << WIRE_ROLE_BLOCKD)
@@ -84,10 +85,12 @@ static int check_write(const struct wire_header *h, const uint8_t *data,
 
 static int check_hello(const struct wire_header *h, const struct hello *m)
 {
-	if (m->version_min > m->version_max)
-		return -EBADMSG;
-	if (m->version_min > WIRE_VERSION || m->version_max < WIRE_VERSION)
-		return -EPROTONOSUPPORT;
+	struct proto_offer ours = proto_ours(), theirs = proto_of_hello(m);
+	struct proto both;
+	int rv = proto_agree(&ours, &theirs, &both);
+
+	if (rv < 0)
+		return rv;
 	if (m->role < WIRE_ROLE_CLIENT || m->role > WIRE_ROLE_ADMIN)
 		return -EBADMSG;
 	if (m->role == WIRE_ROLE_CLIENT && h->session == 0)

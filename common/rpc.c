@@ -474,6 +474,11 @@ bool rpc_peer_is_up(struct rpc_peer *p)
 	return up;
 }
 
+struct proto rpc_peer_proto(const struct rpc_peer *p)
+{
+	return p->proto;
+}
+
 void rpc_peer_reset(struct rpc_peer *p)
 {
 	atomic_store(&p->reset_wanted, true);

@@ -14,6 +14,7 @@
 
 #include "common/conf.h"
 #include "common/gate.h"
+#include "common/proto.h"
 #include "common/wire.h"
 #include "common/wire_blk.h"
 
@@ -85,7 +86,9 @@ struct rpc_peer_ops {
 	 * NULL. */
 	void (*up)(struct rpc_peer *p, const struct hello_reply *hr, void *arg);
 	/* Connection lost or could not be made; @err: -errno: what the daemon
-	 * answered to HELLO (-ESTALE: fenced, -EXDEV: another cluster, ...), or
+	 * answered to HELLO (-ESTALE: fenced, -EXDEV: another cluster,
+	 * -EPROTONOSUPPORT: of another major; it is asked again each
+	 * RPC_OTHER_MAJOR_MS, and it is logged once, ...), or
 	 * what gate_connect() says (-EKEYREJECTED: it takes none of our keys,
 	 * too), or -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT, -EBADMSG,
 	 * -EHOSTUNREACH (also when nobody knows its name). Runs before the
@@ -95,6 +98,8 @@ struct rpc_peer_ops {
 	 * epoch and peer, before the reply's callback. May be NULL. */
 	void (*epoch)(struct rpc_peer *p, uint64_t epoch, void *arg);
 };
+
+#define RPC_OTHER_MAJOR_MS 5000u
 
 struct rpc_identity {
 	uint8_t role; /* enum wire_role */
@@ -164,6 +169,8 @@ int rpc_peer_new_metad(struct rpc_net *n, const struct conf *conf,
  * then, runs to its end; none starts later than those of the calls. */
 void rpc_peer_close(struct rpc_peer *p);
 bool rpc_peer_is_up(struct rpc_peer *p);
+/* From up() on, and from callbacks: what it and this program have. */
+struct proto rpc_peer_proto(const struct rpc_peer *p);
 /* From down(): nothing is to be had there; connect again no earlier than so
  * much later, from now on. */
 void rpc_peer_rest(struct rpc_peer *p, uint64_t ms);

@@ -101,8 +101,10 @@ static int hello_send(struct rpc_peer *p)
 {
 	struct rpc_net *n = p->net;
 	struct hello m = {
-		.version_min = WIRE_VERSION,
-		.version_max = WIRE_VERSION,
+		.version_min = proto_ours().major_min,
+		.version_max = proto_ours().major_max,
+		.minor = proto_ours().minor,
+		.features = proto_ours().features,
 		.role = n->role,
 		.incarnation = incarnation_next(n),
 		.peer_id = n->peer_id,
@@ -406,7 +408,11 @@ static uint64_t backoff_next(struct rpc_peer *p)
 {
 	uint64_t ms = p->backoff_ms;
 
-	p->backoff_ms = u64_min(2 * ms, p->place_count > 1 ?
+	/* It takes somebody to install the other release. */
+	if (p->other_majors == p->place_count)
+		ms = RPC_OTHER_MAJOR_MS;
+	p->other_majors = 0;
+	p->backoff_ms = u64_min(2 * p->backoff_ms, p->place_count > 1 ?
 						RPC_BACKOFF_ANY_MAX_MS :
 						RPC_BACKOFF_MAX_MS);
 	return ms;
@@ -539,9 +545,24 @@ void conn_expire(struct rpc_peer *p, uint64_t now_ms, uint64_t *earliest)
 
 /* ---- receiving ---- */
 
+/* @theirs: what it speaks. Returns -EPROTONOSUPPORT. */
+static int other_major(struct rpc_peer *p, const char *theirs)
+{
+	char ours[PROTO_TEXT_SIZE];
+
+	p->other_majors++;
+	if (!p->other_major_said)
+		diag_warn("rpc", "event=other-version peer=%s theirs=%s "
+			  "ours=%s", p->label, theirs, proto_ours_text(ours));
+	p->other_major_said = true;
+	return -EPROTONOSUPPORT;
+}
+
 static int hello_deliver(struct rpc_peer *p, const struct frame *f)
 {
 	struct rpc_net *n = p->net;
+	struct proto_offer ours = proto_ours(), theirs;
+	char text[PROTO_TEXT_SIZE];
 	struct hello_reply hr;
 	int rv;
 
@@ -550,13 +571,17 @@ static int hello_deliver(struct rpc_peer *p, const struct frame *f)
 	rv = status_from_wire(f->h.status);
 	if (rv == -ESTALE && n->role != WIRE_ROLE_CLIENT)
 		incarnation_leap(n);
-	if (rv != 0)
+	if (rv != 0 && rv != -EPROTONOSUPPORT)
 		return rv;
 	if (hello_reply_parse(f->body, f->h.body_len, &hr) < 0)
-		return -EBADMSG;
-	if (hr.version != WIRE_VERSION)
-		return -EPROTONOSUPPORT;
+		return rv == 0 ? -EBADMSG :
+				 other_major(p, proto_frame_text(&f->h, text));
+	theirs = proto_of_reply(&hr);
+	if (rv != 0 || proto_agree(&ours, &theirs, &p->proto) < 0)
+		return other_major(p, proto_text(&theirs, text));
 	n->leap_s = 0;
+	p->other_majors = 0;
+	p->other_major_said = false;
 	p->place_tried = 0;
 	p->place_err = 0;
 	p->hello_ms = hello_min_ms(p);
@@ -642,6 +667,7 @@ static int deliver(struct rpc_peer *p, struct frame *f)
 /* Delivers what is complete. Returns 0 or -errno (the connection is bad). */
 static int deliver_all(struct rpc_peer *p)
 {
+	char text[PROTO_TEXT_SIZE];
 	struct frame *f;
 	int rv;
 
@@ -654,10 +680,15 @@ static int deliver_all(struct rpc_peer *p)
 	}
 	if (p->conn == CONN_GREET)
 		return greet_on(p, rv == -EAGAIN ? -ENOMEM : rv);
+	/* Not what hello_deliver() made of a good frame. */
+	if (rv == -EPROTONOSUPPORT &&
+	    frame_in_header(&p->in)->version != WIRE_VERSION)
+		(void)other_major(p, proto_frame_text(frame_in_header(&p->in),
+						      text));
 	if (rv == -EBADMSG || rv == -EPROTONOSUPPORT) {
 		count(&p->net->n.bad_frames, 1);
 		/* Once, until it has spoken sense again. */
-		if (!p->complained)
+		if (!p->complained && rv == -EBADMSG)
 			diag_warn("rpc", "bad frame, connection closed: "
 				  "peer=%s err=\"%s\"", p->label,
 				  strerror(-rv));

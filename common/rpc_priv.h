@@ -111,6 +111,11 @@ struct rpc_peer {
 	bool ended; /* the peer has closed its side */
 	int bad; /* a helper found why it cannot go on; 0 */
 	bool complained; /* of a bad frame, and nothing good came since */
+	/* Places of this round that speak another major; said so, and none has
+	 * taken our HELLO since. */
+	uint32_t other_majors;
+	bool other_major_said;
+	struct proto proto; /* agreed on in HELLO */
 	struct rpc_timer timer; /* reconnect, or give up connecting */
 	struct resolved_list addrs; /* of host, or what was last known */
 	bool addrs_chosen; /* this try's; addr_at is the one that is tried */

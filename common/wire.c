@@ -287,3 +287,8 @@ int wire_in_end(const struct wire_in *i)
 {
 	return i->bad || i->len > 0 ? -EBADMSG : 0;
 }
+
+int wire_in_known(const struct wire_in *i)
+{
+	return i->bad ? -EBADMSG : 0;
+}

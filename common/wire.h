@@ -15,7 +15,19 @@
 #include "common/limits.h"
 
 #define WIRE_MAGIC 0x4c494148u /* "HAIL" */
+/* The protocol's version, major and minor: "Versions" in
+ * hailfs-internals(7). Of tests/integ/t_versions.sh are the builds that stand
+ * for later ones. */
+#ifdef HAIL_NEXT_MAJOR
+#define WIRE_VERSION 2u
+#else
 #define WIRE_VERSION 1u
+#endif
+#ifdef HAIL_NEXT_MINOR
+#define WIRE_MINOR 2u
+#else
+#define WIRE_MINOR 1u
+#endif
 #define WIRE_HEADER_SIZE 64u
 
 /* Frame flags; an unknown one is an error. */
@@ -197,5 +209,8 @@ struct wire_str wire_get_str(struct wire_in *i);
 struct wire_str wire_get_blob(struct wire_in *i);
 /* Returns 0 when all was read and nothing is left over, else -EBADMSG. */
 int wire_in_end(const struct wire_in *i) must_check;
+/* Of a body: what is left over was appended by a later minor. Returns 0, or
+ * -EBADMSG when something was missing. */
+int wire_in_known(const struct wire_in *i) must_check;
 
 #endif

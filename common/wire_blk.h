@@ -19,17 +19,22 @@ enum wire_role {
 };
 
 /* HELLO is the first frame each way; anything else before it closes the
- * connection. The daemon answers after it has closed the peer's connections
- * of smaller @incarnation (same role and session) and finished or discarded
- * what came over them. A smaller incarnation than one seen: -ESTALE. */
+ * connection. What both have is agreed on (common/proto.h); where that is
+ * nothing the answer, -EPROTONOSUPPORT, has a hello_reply all the same, which
+ * tells what the daemon has. The daemon answers after it has closed the peer's
+ * connections of smaller @incarnation (same role and session) and finished
+ * or discarded what came over them. A smaller incarnation than one seen:
+ * -ESTALE. */
 #define HELLO_FIELDS(F)                                                       \
-	F(u16, version_min)                                                   \
+	F(u16, version_min) /* majors */                                      \
 	F(u16, version_max)                                                   \
 	F(u8, role)                                                           \
-	F(u64, features)                                                      \
+	F(u64, features) /* PROTO_FEATURES */                                 \
 	F(u64, incarnation) /* grows with each connection of the peer */      \
 	F(u32, peer_id)     /* daemon id, 0 for clients and tools */          \
-	F(str, name)        /* for diagnostics */
+	F(str, name)        /* for diagnostics */                             \
+	F(SINCE(1, u16), minor) /* of version_max */                          \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(hello, HELLO_FIELDS);
 
 #define HELLO_REPLY_FIELDS(F)                                                 \
@@ -38,7 +43,9 @@ WIRE_MESSAGE(hello, HELLO_FIELDS);
 	F(u64, features)                                                      \
 	F(u64, boot_id) /* random, new at each start of the daemon */         \
 	F(u32, peer_id)                                                       \
-	F(str, name)
+	F(str, name)                                                          \
+	F(SINCE(1, u16), minor)                                               \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(hello_reply, HELLO_REPLY_FIELDS);
 
 /* ---- write: block bytes [off, off+len), data_len == len ---- */
@@ -61,7 +68,8 @@ WIRE_MESSAGE(blk_write, BLK_WRITE_FIELDS);
 #define BLK_REPLY_FIELDS(F)                                                   \
 	F(u64, boot_id)                                                       \
 	F(u64, free_units) /* unpromised space left for writers, 4 KiB units*/\
-	F(i64, units_delta) /* change of the inode's allocated units */
+	F(i64, units_delta) /* change of the inode's allocated units */       \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(blk_reply, BLK_REPLY_FIELDS);
 
 /* ---- read ---- */
@@ -72,7 +80,8 @@ WIRE_MESSAGE(blk_reply, BLK_REPLY_FIELDS);
 	F(u32, off)                                                           \
 	F(u32, len)                                                           \
 	F(u8, block_log2)                                                     \
-	F(u32, flags) /* 0 */
+	F(u32, flags) /* 0 */                                                 \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(blk_read, BLK_READ_FIELDS);
 
 /* @hole: nothing is stored in the range; data_len 0 and no sums. Otherwise
@@ -99,7 +108,8 @@ WIRE_MESSAGE(blk_sync, BLK_SYNC_FIELDS);
 	F(u64, from)                                                          \
 	F(u64, to) /* BLK_CUT_TO_END: to the end of the file, and blocks'     \
 		    * recorded ends shrink to @from */                        \
-	F(u8, block_log2)
+	F(u8, block_log2)                                                     \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(blk_cut, BLK_CUT_FIELDS);
 
 /* ---- alloc: units of the range that are holes become allocated and read as
@@ -141,7 +151,8 @@ WIRE_MESSAGE(blk_end, BLK_END_FIELDS);
 	F(u64, boot_id)                                                       \
 	F(u64, end) /* bytes; 0: no block here */                             \
 	F(u64, units)                                                         \
-	F(i64, mtime_ns) /* 0: none known */
+	F(i64, mtime_ns) /* 0: none known */                                  \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(blk_end_reply, BLK_END_REPLY_FIELDS);
 
 /* ---- purge: inodes are gone for ever. @inos: u64 each. Durable reply. ---- */

@@ -34,7 +34,8 @@ WIRE_MESSAGE(log_reply, LOG_REPLY_FIELDS);
 WIRE_MESSAGE(log_alloc, LOG_ALLOC_FIELDS);
 #define LOG_ALLOC_REPLY_FIELDS(F)                                             \
 	F(u64, addr) /* where a one-sided write begins */                     \
-	F(u32, rkey)
+	F(u32, rkey)                                                          \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(log_alloc_reply, LOG_ALLOC_REPLY_FIELDS);
 
 /* WRITE (where there is no RDMA): the frame's data goes to offset @off of the
@@ -49,7 +50,8 @@ WIRE_MESSAGE(log_alloc_reply, LOG_ALLOC_REPLY_FIELDS);
 	F(u64, data_epoch)                                                    \
 	F(u32, index)                                                         \
 	F(u32, off)                                                           \
-	F(blob, slot)
+	F(blob, slot)                                                         \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(log_write, LOG_WRITE_FIELDS);
 
 /* CONNECT: a token, good once, by which a connection of the RDMA manager is

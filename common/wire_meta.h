@@ -72,7 +72,8 @@ WIRE_MESSAGE(meta_session_open, META_SESSION_OPEN_FIELDS);
 WIRE_MESSAGE(meta_session_open_reply, META_SESSION_OPEN_REPLY_FIELDS);
 
 /* @status: JSON the mount wants shown by hailctl status; may be empty. */
-#define META_KEEPALIVE_FIELDS(F) F(blob, status)
+#define META_KEEPALIVE_FIELDS(F) F(blob, status)                              \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_keepalive, META_KEEPALIVE_FIELDS);
 /* reply: meta_rhdr alone. SESSION_CLOSE: no fields, reply meta_rhdr. */
 
@@ -81,7 +82,8 @@ WIRE_MESSAGE(meta_keepalive, META_KEEPALIVE_FIELDS);
 WIRE_MESSAGE(meta_blob, META_BLOB_FIELDS);
 
 /* ---- reads ---- */
-#define META_LOOKUP_FIELDS(F) F(u64, parent) F(str, name)
+#define META_LOOKUP_FIELDS(F) F(u64, parent) F(str, name)                     \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_lookup, META_LOOKUP_FIELDS); /* reply: rhdr, attr;
 						* name ".." is understood */
 #define META_INO_FIELDS(F) F(u64, ino)
@@ -146,9 +148,11 @@ WIRE_MESSAGE(meta_sync, META_SYNC_FIELDS);
 	F(u32, gid)                                                           \
 	F(u32, rdev)                                                          \
 	F(u32, flags)                                                         \
-	F(str, target) /* symlinks */
+	F(str, target) /* symlinks */                                         \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_create, META_CREATE_FIELDS);
-#define META_CREATE_REPLY_FIELDS(F) F(u8, existed)
+#define META_CREATE_REPLY_FIELDS(F) F(u8, existed)                            \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_create_reply, META_CREATE_REPLY_FIELDS); /* after attr */
 
 /* An inode whose last name goes becomes an orphan of every live session and
@@ -205,7 +209,8 @@ WIRE_MESSAGE(meta_link, META_LINK_FIELDS); /* reply: attr */
 	F(i64, atime_ns)                                                      \
 	F(i64, mtime_ns)                                                      \
 	F(i64, ctime_ns)                                                      \
-	F(i64, units_delta)
+	F(i64, units_delta)                                                   \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_setattr, META_SETATTR_FIELDS); /* reply: attr */
 
 /* @flags: XATTR_CREATE, XATTR_REPLACE; META_XATTR_KILL_SGID with an access
@@ -359,7 +364,8 @@ WIRE_MESSAGE(meta_lease_reply, META_LEASE_REPLY_FIELDS);
 	F(u64, units_free)                                                    \
 	F(u64, commit)                                                        \
 	F(u32, state) /* enum blk_state */                                    \
-	F(str, error)
+	F(str, error)                                                         \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_heartbeat, META_HEARTBEAT_FIELDS);
 
 /* ---- logs: the registry ----
@@ -492,7 +498,8 @@ enum meta_log_verdict {
 };
 #define META_LOG_GONE_FIELDS(F) F(u64, ino) F(u64, epoch) F(u8, verdict)
 WIRE_MESSAGE(meta_log_gone, META_LOG_GONE_FIELDS);
-#define META_LOG_HEARTBEAT_REPLY_FIELDS(F) F(u32, count) F(blob, gone)
+#define META_LOG_HEARTBEAT_REPLY_FIELDS(F) F(u32, count) F(blob, gone)        \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_log_heartbeat_reply, META_LOG_HEARTBEAT_REPLY_FIELDS);
 
 /* ---- between the metads of a group ---- */
@@ -518,7 +525,8 @@ enum meta_voter {
 	F(u8, voter) /* the asking one is: enum meta_voter */                 \
 	F(u32, leader) /* 0: none that is known here */                       \
 	F(u64, term)                                                          \
-	F(u64, pos) /* executed */
+	F(u64, pos) /* executed */                                            \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_member_reply, META_MEMBER_REPLY_FIELDS);
 
 #endif

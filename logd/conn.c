@@ -13,6 +13,7 @@
 #include "common/frame_out.h"
 #include "common/frame_pool.h"
 #include "common/local_sock.h"
+#include "common/proto.h"
 #include "common/resolve.h"
 #include "common/stats.h"
 
@@ -297,9 +298,37 @@ static const char *bad_word(int err)
 	}
 }
 
+/* A frame of another major: who sent it is told. */
+static void other_version(struct lconn *c)
+{
+	const struct wire_header *h = frame_in_header(&c->in);
+	struct hello_reply r = proto_reply(WIRE_ROLE_LOGD, "hail-logd");
+	char theirs[PROTO_TEXT_SIZE], ours[PROTO_TEXT_SIZE];
+	uint8_t frame[PROTO_REFUSAL_SIZE], *p = NULL;
+	size_t len;
+
+	diag_warn("conn", "what=other-version peer=%s theirs=%s ours=%s "
+		  "action=close", c->name, proto_frame_text(h, theirs),
+		  proto_ours_text(ours));
+	if (!c->trusted) {
+		len = proto_refusal(h, &r, c->seal, frame);
+		p = out_room(c, len);
+		if (p)
+			memcpy(p, frame, len);
+	}
+	if (p)
+		lconn_close_after_send(c);
+	else
+		lconn_close(c);
+}
+
 static void bad_frame(struct lconn *c, int err)
 {
 	stats_count(&c->set->n.bad_frames, 1);
+	if (err == -EPROTONOSUPPORT && c->greeted) {
+		other_version(c);
+		return;
+	}
 	diag_warn("conn", "what=bad-frame peer=%s reason=%s action=close",
 		  c->name, bad_word(err));
 	if (c->greeted)

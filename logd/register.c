@@ -98,7 +98,7 @@ static int map_parse(const struct lreg_call *c, struct cmap **ret)
 	wire_in_init(&in, c->frame->body, c->frame->h.body_len);
 	meta_rhdr_decode(&in, &rhdr);
 	meta_blob_decode(&in, &blob);
-	rv = wire_in_end(&in);
+	rv = wire_in_known(&in);
 	if (rv == 0)
 		rv = cmap_decode(blob.value.p, blob.value.len, ret);
 	if (rv == 0 && (*ret)->cluster_id != c->r->o.conf->cluster_id) {
@@ -242,7 +242,7 @@ static int judge(struct lreg *r, struct wire_in *in, uint64_t epoch)
 	struct wire_in gone;
 
 	meta_log_heartbeat_reply_decode(in, &m);
-	if (wire_in_end(in) < 0)
+	if (wire_in_known(in) < 0)
 		return -EBADMSG;
 	/* With what it says a fence may go: who was fenced has to be known as
 	 * dead by then. It is asked again. */
@@ -277,7 +277,7 @@ static int beat_parse(struct lreg *r, const struct lreg_call *c,
 		return -EBADMSG;
 	if (c->call.opcode == WIRE_OP_META_LOG_HEARTBEAT)
 		return judge(r, &in, m->epoch);
-	return wire_in_end(&in);
+	return wire_in_known(&in);
 }
 
 static void beat_done(struct lreg_call *c)

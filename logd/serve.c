@@ -396,6 +396,8 @@ static bool refuse(struct lreq *q, int err)
 {
 	struct lserve *s = q->s;
 
+	if (err == -EPROTONOSUPPORT)
+		return lserve_hello_other_version(q);
 	if (err == -EBADMSG) {
 		stats_count(&s->n.corrupt, 1);
 		diag_warn("serve", "what=bad-request peer=%s op=%u "

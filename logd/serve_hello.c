@@ -3,6 +3,7 @@
 #include "logd/serve_priv.h"
 
 #include "common/diag.h"
+#include "common/proto.h"
 
 static struct lpeer *peer_find(const struct lserve *s, uint8_t role,
 			       uint64_t session, uint32_t id)
@@ -56,27 +57,48 @@ static bool refuse(struct lreq *q, int err, const char *why)
 	return true;
 }
 
+/* Of a hello_reply. */
+#define REPLY_SIZE 96u
+
+static size_t reply_put(const struct lserve *s, uint8_t *body)
+{
+	struct hello_reply m = proto_reply(WIRE_ROLE_LOGD, "hail-logd");
+	struct wire_out o;
+
+	m.boot_id = s->o.boot_id;
+	m.peer_id = s->o.daemon_id;
+	wire_out_init(&o, body, REPLY_SIZE);
+	hello_reply_encode(&o, &m);
+	assert(!o.overflow);
+	return o.len;
+}
+
 static bool accept_hello(struct lreq *q)
 {
-	struct lserve *s = q->s;
 	struct lserve_conn *sc = lconn_user(q->c);
-	struct hello_reply m = {
-		.version = WIRE_VERSION,
-		.role = WIRE_ROLE_LOGD,
-		.boot_id = s->o.boot_id,
-		.peer_id = s->o.daemon_id,
-		.name = { "hail-logd", 9 },
-	};
-	uint8_t body[64];
-	struct wire_out o;
+	uint8_t body[REPLY_SIZE];
 
 	sc->who.role = q->m.u.hello.role;
 	sc->who.session = q->f->h.session;
 	sc->wait_since_ms = 0;
 	lconn_trust(q->c);
-	wire_out_init(&o, body, sizeof(body));
-	hello_reply_encode(&o, &m);
-	lserve_reply(q, 0, body, o.len, NULL, 0);
+	lserve_reply(q, 0, body, reply_put(q->s, body), NULL, 0);
+	return true;
+}
+
+bool lserve_hello_other_version(struct lreq *q)
+{
+	struct proto_offer theirs = proto_of_hello(&q->m.u.hello);
+	char text[PROTO_TEXT_SIZE], ours[PROTO_TEXT_SIZE];
+	uint8_t body[REPLY_SIZE];
+
+	stats_count(&q->s->n.hello_refused, 1);
+	diag_warn("serve", "what=other-version peer=%s theirs=%s ours=%s "
+		  "action=close", lconn_name(q->c), proto_text(&theirs, text),
+		  proto_ours_text(ours));
+	lserve_reply(q, -EPROTONOSUPPORT, body, reply_put(q->s, body), NULL,
+		     0);
+	lconn_close_after_send(q->c);
 	return true;
 }
 

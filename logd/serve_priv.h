@@ -88,6 +88,8 @@ bool lserve_wait(struct lserve *s, struct lconn *c, bool for_map);
 
 /* serve_hello.c */
 bool lserve_hello(struct lreq *q); /* as ops->frame */
+/* Refuses one of another major. True, as ops->frame. */
+bool lserve_hello_other_version(struct lreq *q);
 void lserve_conn_gone(struct lserve *s, struct lserve_conn *sc);
 /* A LOG_PING of its is being answered. */
 void lserve_told(struct lserve *s, const struct lserve_conn *sc);

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "common/clock.h"
+#include "common/proto.h"
 #include "logd/verbs.h"
 
 /* Who is refused has no lease for that reason. */
@@ -24,13 +25,14 @@ char *lserve_status_json(struct lserve *s)
 	const struct lend_stats *st = lend_stats(s->o.lend);
 	uint64_t until_ms = lend_wanted_ms(s->o.lend);
 	uint64_t now_ms = clock_now_ms(CLOCK_MONOTONIC);
-	char *text;
+	char *text, protocol[PROTO_TEXT_SIZE];
 	json_t *j;
 
 	j = json_pack(
-		"{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:I,s:b,s:b,s:b,"
-		"s:I}",
+		"{s:s,s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:I,s:b,s:b,"
+		"s:b,s:I}",
 		"program", "hail-logd",
+		"protocol", proto_ours_text(protocol),
 		"id", (json_int_t)s->o.daemon_id,
 		"state", state_word(s),
 		"epoch", (json_int_t)lserve_epoch(s),

@@ -6,6 +6,7 @@
 
 #include "common/json_bytes.h"
 #include "common/opt.h"
+#include "common/proto.h"
 #include "common/wire_admin.h"
 #include "metad/copy.h"
 #include "metad/cut.h"
@@ -211,6 +212,8 @@ static void add_group(struct metad *md, json_t *j)
 	if (!md->group)
 		return;
 	set_u64(j, "leader", metaraft_leader(md->raft));
+	/* What commands are made of that it proposes. */
+	set_u64(j, "minor", group_proto(md->group).minor);
 	set_u64(j, "term", metaraft_term(md->raft));
 	(void)json_object_set_new(j, "voter", json_boolean(
 		metaraft_is_voter(md->raft, md->self->id)));
@@ -220,13 +223,14 @@ static void add_group(struct metad *md, json_t *j)
 /* What every metad can tell. */
 static json_t *status_common(struct metad *md)
 {
-	char cluster[24];
+	char cluster[24], protocol[PROTO_TEXT_SIZE];
 	json_t *j;
 
 	(void)snprintf(cluster, sizeof(cluster), "0x%016" PRIx64,
 		       md->cluster_id);
-	j = json_pack("{s:s,s:s,s:I,s:I,s:s,s:s}", "program", "hail-metad",
-		      "version", HAILFS_VERSION, "id",
+	j = json_pack("{s:s,s:s,s:s,s:I,s:I,s:s,s:s}", "program", "hail-metad",
+		      "version", HAILFS_VERSION, "protocol",
+		      proto_ours_text(protocol), "id",
 		      (json_int_t)md->self->id, "pid", (json_int_t)getpid(),
 		      "cluster_id", cluster, "state", metad_state(md));
 	if (!j)

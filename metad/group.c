@@ -16,6 +16,7 @@ struct member {
 	struct rpc_peer *peer;
 	struct group_call call;
 	bool asked; /* call is under way */
+	struct proto said; /* in its last HELLO; protected by g->lock */
 };
 
 struct group {
@@ -25,7 +26,7 @@ struct group {
 	uv_async_t async;
 	uv_timer_t timer;
 	bool handles, stopped;
-	pthread_mutex_t lock; /* protects answered */
+	pthread_mutex_t lock; /* protects answered, members' said */
 	struct group_call *answered;
 	struct member *members;
 	uint32_t count;
@@ -146,6 +147,9 @@ static void on_timer(uv_timer_t *t)
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct member *m = &g->members[i];
 
+		pthread_mutex_lock(&g->lock);
+		m->m.proto = m->said;
+		pthread_mutex_unlock(&g->lock);
 		m->m.up = m->m.heard_ms && rpc_peer_is_up(m->peer) &&
 			  now - m->m.heard_ms < SILENT_MS;
 		if (m->asked)
@@ -166,6 +170,15 @@ uint32_t group_count(const struct group *g)
 const struct group_member *group_other(const struct group *g, uint32_t i)
 {
 	return &g->members[i].m;
+}
+
+struct proto group_proto(const struct group *g)
+{
+	struct proto all = { WIRE_VERSION, WIRE_MINOR, PROTO_FEATURES };
+
+	for (uint32_t i = 0; g && i < g->count; i++)
+		proto_lessen(&all, &g->members[i].m.proto);
+	return all;
 }
 
 /* Of one that was heard. */
@@ -250,7 +263,18 @@ static void on_down(struct rpc_peer *p, int err, void *arg)
 			  " error=\"%s\"", m->m.id, strerror(-err));
 }
 
-static const struct rpc_peer_ops peer_ops = { .down = on_down };
+/* On rpc's thread. */
+static void on_up(struct rpc_peer *p, const struct hello_reply *hr, void *arg)
+{
+	struct member *m = arg;
+
+	(void)hr;
+	pthread_mutex_lock(&m->g->lock);
+	m->said = rpc_peer_proto(p);
+	pthread_mutex_unlock(&m->g->lock);
+}
+
+static const struct rpc_peer_ops peer_ops = { .up = on_up, .down = on_down };
 
 static int members_new(struct group *g)
 {

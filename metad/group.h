@@ -6,6 +6,7 @@
 #ifndef METAD_GROUP_H
 #define METAD_GROUP_H
 
+#include "common/proto.h"
 #include "common/rpc.h"
 #include "metad/datadir.h"
 #include "metad/request.h"
@@ -35,6 +36,9 @@ struct group_member {
 	uint32_t leader; /* as it said last; 0: none */
 	uint64_t pos;
 	uint64_t heard_ms; /* uv_now(); 0: never */
+	/* What it and this one have, as of its last HELLO; minor 0 and no
+	 * features: there was none. */
+	struct proto proto;
 };
 
 /* What an empty directory is to be. */
@@ -55,6 +59,10 @@ void group_free(struct group *g);
 uint32_t group_count(const struct group *g); /* of others */
 /* @i: 0 .. group_count() - 1. */
 const struct group_member *group_other(const struct group *g, uint32_t i);
+/* What all members have: only that may a command use. It stays so while one is
+ * down; one of which nothing was heard yet may have nothing. NULL: what this
+ * program has. */
+struct proto group_proto(const struct group *g);
 /* Of a directory in which nothing is. *@by: who decided, of GROUP_REFUSE and
  * GROUP_JOIN; who is waited for, of GROUP_WAIT. */
 enum group_verdict group_verdict(const struct group *g, uint32_t *by);

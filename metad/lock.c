@@ -211,7 +211,7 @@ static int wait_split(const struct request *q, struct meta_lock *m,
 	wire_in_init(&in, q->body, q->body_len);
 	meta_lock_decode(&in, m);
 	*id = wire_get_u64(&in);
-	err = wire_in_end(&in);
+	err = wire_in_known(&in);
 	return err == 0 && m->type == LOCK_TYPE_UNLOCK ? -EINVAL : err;
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/diag.h"
 #include "metad/drive.h"
+#include "metad/group.h"
 #include "metad/mark.h"
 #include "metad/purge.h"
 
@@ -26,6 +27,9 @@ void metad_propose(struct metad *md, uint16_t op, uint64_t session,
 			return;
 		}
 	}
+	/* What not all members know none may execute. A session may know more
+	 * than this metad, too. */
+	len = sm_body_known(op, body, len, group_proto(md->group).minor);
 	metaraft_propose(md->raft, op, session, body, len, r);
 	if (r->map_changed)
 		md->map_pos = sm_pos(md->sm);

@@ -90,6 +90,11 @@ void metaraft_fail(struct metaraft *m, int error)
 		return;
 	}
 	m->failed = true;
+	if (m->load_error == -EPROTONOSUPPORT) {
+		m->ops->failed(m->arg, "a command of a later version of "
+			       "hail-metad was committed; run that version");
+		return;
+	}
 	if (error == RAFT_NOMEM) {
 		more = ""; /* of something else */
 		hint = "; start again";

@@ -4,6 +4,7 @@
 #include <linux/fs.h>
 
 #include "common/diag.h"
+#include "common/proto.h"
 #include "metad/admin.h"
 #include "metad/cut.h"
 #include "metad/group.h"
@@ -644,8 +645,6 @@ static int hello_judge(struct conn *c, const struct frame *f,
 	if (f->h.cluster_id != md->cluster_id &&
 	    !(f->h.cluster_id == 0 && m->role == WIRE_ROLE_ADMIN))
 		return -EXDEV;
-	if (m->version_min > WIRE_VERSION || m->version_max < WIRE_VERSION)
-		return -EPROTONOSUPPORT;
 	if (m->role < WIRE_ROLE_CLIENT || m->role > WIRE_ROLE_LOGD)
 		return -EINVAL;
 	if (m->role == WIRE_ROLE_CLIENT && f->h.session &&
@@ -664,20 +663,39 @@ static int hello_judge(struct conn *c, const struct frame *f,
 				   hello_session(f, m), m->incarnation);
 }
 
+/* Returns 0; -EPROTONOSUPPORT, and it was said; -EBADMSG. */
+static int hello_proto(const struct conn *c, const struct hello *m)
+{
+	struct proto_offer ours = proto_ours(), theirs = proto_of_hello(m);
+	char text[PROTO_TEXT_SIZE];
+	struct proto both;
+	int rv = proto_agree(&ours, &theirs, &both);
+
+	if (rv == -EPROTONOSUPPORT)
+		serve_other_version(c, proto_text(&theirs, text));
+	return rv;
+}
+
 static int run_hello(struct conn *c, const struct frame *f,
 		     const struct reply_to *to)
 {
 	struct metad *md = c->md;
 	struct hello m;
-	struct hello_reply r = { .version = WIRE_VERSION,
-				 .role = WIRE_ROLE_METAD,
-				 .boot_id = md->boot_id,
-				 .peer_id = md->self->id,
-				 .name = { "hail-metad", 10 } };
+	struct hello_reply r = serve_hello_reply(md);
 	uint8_t buf[128];
 	struct wire_out o;
 	int rv = hello_parse(f->body, f->h.body_len, &m);
 
+	if (rv < 0)
+		return rv;
+	wire_out_init(&o, buf, sizeof(buf));
+	hello_reply_encode(&o, &r);
+	rv = hello_proto(c, &m);
+	if (rv == -EPROTONOSUPPORT) {
+		serve_reply_plain(md, to, rv, buf, o.len);
+		serve_conn_close(c);
+		return 0;
+	}
 	if (rv < 0)
 		return rv;
 	if (!md->leading && is_leaders(c, f)) {
@@ -708,8 +726,6 @@ static int run_hello(struct conn *c, const struct frame *f,
 		       (const char *)m.name.p);
 	if (m.role == WIRE_ROLE_CLIENT && c->session)
 		session_connected(md, c->session);
-	wire_out_init(&o, buf, sizeof(buf));
-	hello_reply_encode(&o, &r);
 	serve_reply_plain(md, to, 0, buf, o.len);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "common/frame_out.h"
 #include "common/gate.h"
 #include "common/local_sock.h"
+#include "common/proto.h"
 #include "common/resolve.h"
 #include "common/status.h"
 #include "metad/request.h"
@@ -296,6 +297,37 @@ static void conn_bad(struct conn *c, int err)
 		  c->peer, c->name, -err);
 }
 
+void serve_other_version(const struct conn *c, const char *theirs)
+{
+	char ours[PROTO_TEXT_SIZE];
+
+	stats_count(&c->md->stats.refused, 1);
+	diag_warn("serve", "event=other-version peer=%s theirs=%s ours=%s "
+		  "action=close", c->peer, theirs, proto_ours_text(ours));
+}
+
+struct hello_reply serve_hello_reply(const struct metad *md)
+{
+	struct hello_reply r = proto_reply(WIRE_ROLE_METAD, "hail-metad");
+
+	r.boot_id = md->boot_id;
+	r.peer_id = md->self->id;
+	return r;
+}
+
+/* A frame of another major: who sent it is told. */
+static void conn_other_version(struct conn *c)
+{
+	const struct wire_header *h = frame_in_header(&c->in);
+	struct hello_reply r = serve_hello_reply(c->md);
+	char theirs[PROTO_TEXT_SIZE];
+
+	serve_other_version(c, proto_frame_text(h, theirs));
+	if (!c->hello && buf_reserve(&c->out, PROTO_REFUSAL_SIZE))
+		c->out.len += proto_refusal(h, &r, c->seal,
+					    c->out.p + c->out.len);
+}
+
 /* The next frame, or what was kept: as frame_in_next(). */
 static int conn_next(struct conn *c, struct frame **f)
 {
@@ -341,7 +373,9 @@ static void conn_frames(struct conn *c)
 		rv = -EBADMSG;
 	if (c->closing || rv >= 0)
 		return;
-	if (rv != -ENOMEM)
+	if (rv == -EPROTONOSUPPORT && c->greeted)
+		conn_other_version(c);
+	else if (rv != -ENOMEM)
 		conn_bad(c, rv);
 	serve_conn_close(c);
 }

@@ -79,6 +79,11 @@ void serve_close_older(struct metad *md, uint8_t role, uint32_t peer_id,
 		       uint64_t session, uint64_t incarnation);
 void serve_close_session(struct metad *md, uint64_t session);
 
+/* What HELLO is answered. */
+struct hello_reply serve_hello_reply(const struct metad *md);
+/* Says, and counts, that @c speaks @theirs (common/proto.h). */
+void serve_other_version(const struct conn *c, const char *theirs);
+
 /* Sends an answer without prefix (errors, HELLO, tools). @status: 0 or
  * -errno. A reply to a connection that is gone is dropped. */
 void serve_reply_plain(struct metad *md, const struct reply_to *to, int status,

@@ -177,7 +177,7 @@ void session_open(struct request *r)
 	wire_in_init(&in, r->body, r->body_len);
 	meta_session_open_decode(&in, &m);
 	flags = in.len > 0 ? wire_get_u32(&in) : 0;
-	if (wire_in_end(&in) < 0)
+	if (wire_in_known(&in) < 0)
 		serve_reply(r->md, &r->to, -EBADMSG, NULL, 0);
 	else if (flags & ~META_SESSION_KNOWN)
 		serve_reply(r->md, &r->to, -EOPNOTSUPP, NULL, 0);

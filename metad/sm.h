@@ -44,6 +44,10 @@ bool sm_is_query(uint16_t op);
  * -ENAMETOOLONG, -EFBIG, -E2BIG, -EOPNOTSUPP (xattr namespace): what the
  * caller of the system call is to be told. */
 int sm_validate(uint16_t op, const void *body, size_t len) must_check;
+/* How much of the body of a command @minor knows: what is behind was appended
+ * by a later one. Not more than @len. */
+size_t sm_body_known(uint16_t op, const void *body, size_t len,
+		     unsigned minor);
 
 /* Applies a command that sm_validate() accepted. Out of memory: -ENOMEM in
  * the status and nothing changed (metad then stops: replicas must not differ).
@@ -99,7 +103,8 @@ WIRE_MESSAGE(sm_session_close, SM_SESSION_CLOSE_FIELDS);
 	F(u64, store_id_hi)                                                   \
 	F(u64, store_id_lo)                                                   \
 	F(u8, state)                                                          \
-	F(u64, commit)
+	F(u64, commit)                                                        \
+	WIRE_NEXT(F)
 WIRE_MESSAGE(sm_daemon_set, SM_DAEMON_SET_FIELDS);
 /* Purge or cut job is done at every daemon. */
 #define SM_PURGE_DONE_FIELDS(F) F(blob, inos)

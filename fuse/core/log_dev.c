@@ -168,7 +168,7 @@ static void ping_done(struct rpc_call *call, int status,
 		wire_in_init(&in, f->body, f->h.body_len);
 		log_reply_decode(&in, &lr);
 		log_ping_reply_decode(&in, &r);
-		if (wire_in_end(&in) == 0)
+		if (wire_in_known(&in) == 0)
 			take_wanted(d, &r);
 	}
 	core_unlock(d->c);

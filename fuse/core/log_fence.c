@@ -60,7 +60,7 @@ static int fence(struct recovery *r, uint32_t i)
 	wire_in_init(&in, f->body, f->h.body_len);
 	log_reply_decode(&in, &lr);
 	log_fence_reply_decode(&in, &fr);
-	if (wire_in_end(&in) == 0)
+	if (wire_in_known(&in) == 0)
 		err = log_answer_take(&r->answers[i], &what, &lr, &fr);
 	rpc_frame_free(f);
 	return err;

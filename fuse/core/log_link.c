@@ -193,7 +193,7 @@ static void alloc_done(struct rpc_call *call, int status,
 		status = reply_take(f, &in, &lr);
 	if (status == 0) {
 		log_alloc_reply_decode(&in, &r);
-		status = wire_in_end(&in);
+		status = wire_in_known(&in);
 	}
 	if (call_counts(k)) {
 		if (status == 0)
@@ -438,7 +438,7 @@ static void connect_done(struct rpc_call *call, int status,
 		status = reply_take(f, &in, &lr);
 	if (status == 0) {
 		log_connect_reply_decode(&in, &r);
-		status = wire_in_end(&in);
+		status = wire_in_known(&in);
 	}
 	if (call_counts(k) && status == 0) {
 		struct log_link *l = &lf->links[k->peer];

@@ -155,7 +155,7 @@ static int map_take(struct meta_client *m, const uint8_t *body, uint32_t len)
 	wire_in_init(&in, body, len);
 	meta_rhdr_decode(&in, &rh);
 	blob = wire_get_blob(&in);
-	err = wire_in_end(&in);
+	err = wire_in_known(&in);
 	if (!err)
 		err = cmap_decode(blob.p, blob.len, &map);
 	if (err)
@@ -301,7 +301,7 @@ static int session_open(struct meta_client *m, uint64_t deadline_ms)
 	wire_in_init(&in, f->body, f->h.body_len);
 	meta_rhdr_decode(&in, &rh);
 	meta_session_open_reply_decode(&in, &reply);
-	err = wire_in_end(&in);
+	err = wire_in_known(&in);
 	rpc_frame_free(f);
 	if (err || reply.session == 0)
 		return err ? err : -EBADMSG;

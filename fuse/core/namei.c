@@ -212,7 +212,7 @@ static int create_take(struct meta_call *mc, const uint8_t *body, uint32_t len,
 	int err = meta_reply_attr(body, len, a, &in);
 
 	meta_create_reply_decode(&in, &reply);
-	if (err || wire_in_end(&in))
+	if (err || wire_in_known(&in))
 		return -EIO;
 	*existed = reply.existed;
 	return create_apply(mc, a, reply.existed, ret);

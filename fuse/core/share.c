@@ -368,7 +368,7 @@ static int events_take(struct core *c, const uint8_t *body, uint32_t len)
 	wire_in_init(&in, body, len);
 	meta_rhdr_decode(&in, &rh);
 	meta_events_reply_decode(&in, &m);
-	if (wire_in_end(&in))
+	if (wire_in_known(&in))
 		return -EBADMSG;
 	wire_in_init(&in, m.events.p, m.events.len);
 	for (i = 0; i < m.count && !in.bad; i++) {

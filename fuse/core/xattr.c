@@ -14,7 +14,7 @@ static void bytes_done(struct meta_call *mc, int err, const uint8_t *body,
 	if (!err) {
 		wire_in_init(&in, body, len);
 		value = wire_get_blob(&in);
-		if (wire_in_end(&in))
+		if (wire_in_known(&in))
 			err = -EIO;
 	}
 	mc->u.bytes_cb(mc->u_arg, err, err ? NULL : value.p,

@@ -9,7 +9,8 @@
 
 struct fuzz_message {
 	const char *name;
-	/* Decodes; what is accepted must encode to the same bytes. */
+	/* Decodes; what is accepted must encode to the same bytes, but for
+	 * what other minors append, or lack. */
 	void (*check)(const uint8_t *p, size_t len);
 	/* Encodes random fields. */
 	void (*encode)(struct fuzz_rng *rng, struct wire_out *o);
@@ -55,21 +56,29 @@ static inline uint32_t fuzz_u32(struct fuzz_rng *rng)
 #define FUZZ_i64(rng) ((int64_t)fuzz_number(rng, 9))
 #define FUZZ_str(rng) fuzz_str(rng)
 #define FUZZ_blob(rng) fuzz_str(rng)
+#define FUZZ_SINCE(minor, t) FUZZ_##t
 #define FUZZ_FILL(t, f) m.f = FUZZ_##t(rng);
+
+/* Of all fields that minors have appended to one message. */
+#define FUZZ_APPENDED_MAX 64u
 
 #define FUZZ_DEFINE(name, FIELDS)                                           \
 	static void check_##name(const uint8_t *p, size_t len)              \
 	{                                                                   \
-		uint8_t *again = malloc(len + 1);                           \
+		uint8_t *again = malloc(len + FUZZ_APPENDED_MAX);           \
+		size_t known = name##_known(p, len, WIRE_MINOR);            \
 		struct wire_out o;                                          \
 		struct name m;                                              \
                                                                             \
 		if (again && name##_parse(p, len, &m) == 0) {               \
-			wire_out_init(&o, again, len);                      \
+			wire_out_init(&o, again, len + FUZZ_APPENDED_MAX);  \
 			name##_encode(&o, &m);                              \
-			fuzz_expect(!o.overflow && o.len == len);           \
-			fuzz_expect(name##_size(&m) == len);                \
-			fuzz_expect(len == 0 || memcmp(again, p, len) == 0); \
+			fuzz_expect(!o.overflow && o.len >= known);         \
+			fuzz_expect(name##_size(&m) == o.len);              \
+			fuzz_expect(known == 0 ||                           \
+				    memcmp(again, p, known) == 0);          \
+			while (o.len > known)                               \
+				fuzz_expect(again[--o.len] == 0);           \
 		}                                                           \
 		free(again);                                                \
 	}                                                                   \

@@ -69,7 +69,8 @@ static void later_releases_are_told_apart(struct blockd_run *x)
 	run_start(x, NULL);
 	CHECK_EQ(raw_later_hello(x->child.port, RUN_CLUSTER_ID, 5000),
 		 -EPROTONOSUPPORT);
-	CHECK(raw_later_frame_ends(x->child.port, RUN_CLUSTER_ID, 5000));
+	CHECK_EQ(raw_later_frame(x->child.port, RUN_CLUSTER_ID, 5000),
+		 -EPROTONOSUPPORT);
 	run_client(x, &r, 1, 1);
 	CHECK_EQ(raw_write(&r, 6, 0, 0, pattern, 4096, SYNC), 0);
 	raw_close(&r);

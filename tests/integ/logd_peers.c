@@ -145,7 +145,8 @@ static void odd_requests_are_refused(struct logd_run *x)
 	raw_close(&r);
 	CHECK_EQ(raw_later_hello(x->child.port, LRUN_CLUSTER_ID, WAIT_MS),
 		 -EPROTONOSUPPORT);
-	CHECK(raw_later_frame_ends(x->child.port, LRUN_CLUSTER_ID, WAIT_MS));
+	CHECK_EQ(raw_later_frame(x->child.port, LRUN_CLUSTER_ID, WAIT_MS),
+		 -EPROTONOSUPPORT);
 	CHECK(lrun_counter(x, "corrupt_requests") >= 4);
 	CHECK(lrun_counter(x, "invalid_requests") >= 3);
 }

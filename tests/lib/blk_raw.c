@@ -189,23 +189,36 @@ int raw_later_hello(uint16_t port, uint64_t cluster_id, int timeout_ms)
 	return rv;
 }
 
-bool raw_later_frame_ends(uint16_t port, uint64_t cluster_id, int timeout_ms)
+int raw_later_frame(uint16_t port, uint64_t cluster_id, int timeout_ms)
 {
 	struct wire_header h = { .version = WIRE_VERSION + 1,
 				 .opcode = WIRE_OP_HELLO,
+				 .request_id = 77,
 				 .cluster_id = cluster_id };
 	uint8_t bytes[WIRE_HEADER_SIZE];
+	struct hello_reply hr;
 	struct blk_raw r;
-	bool ended;
+	struct frame *f;
+	int rv;
 
 	if (!raw_connect(&r, port, cluster_id))
-		return false;
+		return -ECONNREFUSED;
 	wire_header_encode(&h, bytes);
-	ended = send(r.fd, bytes, sizeof(bytes), MSG_NOSIGNAL) ==
-			(ssize_t)sizeof(bytes) &&
-		raw_closed(&r, timeout_ms);
+	if (send(r.fd, bytes, sizeof(bytes), MSG_NOSIGNAL) !=
+	    (ssize_t)sizeof(bytes))
+		die("send");
+	f = raw_recv(&r, timeout_ms);
+	rv = f ? status_from_wire(f->h.status) : -errno;
+	/* Whoever speaks the other can tell what this one speaks. */
+	if (f && (f->h.request_id != h.request_id ||
+		  f->h.opcode != h.opcode ||
+		  hello_reply_parse(f->body, f->h.body_len, &hr) < 0 ||
+		  hr.version != WIRE_VERSION || hr.minor != WIRE_MINOR ||
+		  !raw_closed(&r, timeout_ms)))
+		rv = -EPROTO;
+	frame_free(f);
 	raw_close(&r);
-	return ended;
+	return rv;
 }
 
 int raw_hello(struct blk_raw *r, uint8_t role, uint64_t session,

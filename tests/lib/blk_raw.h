@@ -35,10 +35,10 @@ bool raw_closed(struct blk_raw *r, int timeout_ms);
 int raw_hello(struct blk_raw *r, uint8_t role, uint64_t session,
 	      uint64_t incarnation, int timeout_ms);
 /* A peer of a later release, twice: the status of a HELLO that only the next
- * version may answer; and whether a frame of that version is the end of its
- * connection. */
+ * version may answer; and of a frame of that version, which has to be the end
+ * of its connection (else -EPROTO). */
 int raw_later_hello(uint16_t port, uint64_t cluster_id, int timeout_ms);
-bool raw_later_frame_ends(uint16_t port, uint64_t cluster_id, int timeout_ms);
+int raw_later_frame(uint16_t port, uint64_t cluster_id, int timeout_ms);
 /* One request and its answer's status. @data_ret (may be NULL): @data_cap
  * bytes for the answer's data. */
 int raw_call(struct blk_raw *r, uint16_t op, const void *body, size_t body_len,

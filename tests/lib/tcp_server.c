@@ -157,7 +157,7 @@ uint8_t *tcp_encode(struct tcp_conn *c, const struct tcp_reply *r,
 	const struct tcp_server *s = c->s;
 	size_t rest_len = (size_t)r->body_len + r->data_len;
 	struct wire_header h = {
-		.version = WIRE_VERSION,
+		.version = s->version ? s->version : WIRE_VERSION,
 		.opcode = r->opcode,
 		.flags = WIRE_F_REPLY,
 		.status = status_to_wire(r->status),

@@ -16,6 +16,7 @@ struct tcp_server {
 	uint64_t cluster_id; /* in every header */
 	uint64_t epoch; /* in every header */
 	uint64_t boot_id;
+	uint16_t version; /* in every header; 0: ours */
 	struct gate *gate; /* borrowed; NULL: asks for no key */
 };
 

@@ -395,7 +395,6 @@ static void test_a_peer_that_talks_nonsense_is_replaced(void **state)
 		{ WIRE_OP_LOG_WRITE, MINI_LOGD_SHORT },
 		{ WIRE_OP_LOG_ALLOC, MINI_LOGD_EMPTY },
 		{ WIRE_OP_LOG_ALLOC, MINI_LOGD_SHORT },
-		{ WIRE_OP_LOG_ALLOC, MINI_LOGD_LONG },
 	};
 
 	(void)state;
@@ -408,6 +407,26 @@ static void test_a_peer_that_talks_nonsense_is_replaced(void **state)
 		for (uint32_t j = 20; j < 100; j++)
 			assert_int_equal(lm_write(m, f, j * LEN, LEN, j), 0);
 		wait_until(replaced(m, core_file_ino(f), 2));
+		mini_logd_lie(m->d->l[1], 0, MINI_LOGD_EMPTY, 0);
+		check_after_death(m, 100, 0);
+	}
+}
+
+static void test_what_a_later_logd_appends_is_skipped(void **state)
+{
+	static const uint16_t ops[] = { WIRE_OP_LOG_WRITE, WIRE_OP_LOG_ALLOC };
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+		struct core_file *f;
+		struct lmount *m = begun(20, &f);
+		uint64_t ino = core_file_ino(f);
+
+		mini_logd_lie(m->d->l[1], ops[i], MINI_LOGD_LONG, 1000000);
+		for (uint32_t j = 20; j < 100; j++)
+			assert_int_equal(lm_write(m, f, j * LEN, LEN, j), 0);
+		wait_until(lm_have(m, ino, 100) == 3);
+		assert_false(replaced(m, ino, 2));
 		mini_logd_lie(m->d->l[1], 0, MINI_LOGD_EMPTY, 0);
 		check_after_death(m, 100, 0);
 	}
@@ -764,6 +783,7 @@ int main(void)
 		cmocka_unit_test(test_a_peer_that_refuses_records_is_replaced),
 		cmocka_unit_test(test_a_peer_that_never_has_memory_is_replaced),
 		cmocka_unit_test(test_a_peer_that_talks_nonsense_is_replaced),
+		cmocka_unit_test(test_what_a_later_logd_appends_is_skipped),
 		cmocka_unit_test(test_nonsense_in_answer_to_a_ping_is_nothing),
 		cmocka_unit_test(
 			test_nobody_to_replace_it_is_no_reason_to_stop),

@@ -181,6 +181,33 @@ static void a_refused_hello_is_told_and_tried_again(void **state)
 	assert_int_equal(rpc_log_count('u'), 2);
 }
 
+/* It says so in its answer, or all its frames are of that major. */
+static void a_daemon_of_another_major_is_asked_rarely(void **state)
+{
+	struct rpc_fix *x = *state;
+	uint64_t begin_ms;
+
+	for (uint16_t i = 0; i < 2; i++) {
+		x->s.version = i ? WIRE_VERSION + 1 : 0;
+		tcp_close(&x->c);
+		tcp_accept_hello(&x->s, &x->c, i ? 0 : -EPROTONOSUPPORT);
+		begin_ms = rpc_now_ms();
+		rpc_log_wait('d', 2 * i + 2);
+		assert_int_equal(rpc_log_status('d', 2 * i + 1),
+				 -EPROTONOSUPPORT);
+		x->s.version = 0;
+		tcp_close(&x->c);
+		tcp_accept_hello(&x->s, &x->c, 0);
+		/* The clock of the test began some ms later. */
+		assert_true(rpc_now_ms() - begin_ms >=
+			    RPC_OTHER_MAJOR_MS - 1000);
+		rpc_log_wait('u', i + 2);
+		assert_int_equal(rpc_peer_proto(x->p).major, WIRE_VERSION);
+		/* It does not send its own, as daemons before minor 1. */
+		assert_int_equal(rpc_peer_proto(x->p).minor, 0);
+	}
+}
+
 /* A daemon was restarted after its clock had been set back. */
 static void a_daemon_whose_clock_went_back_catches_up(void **state)
 {
@@ -493,6 +520,7 @@ int main(void)
 		t(answers_to_other_questions_break_the_connection),
 		t(a_reply_of_another_cluster_breaks_the_connection),
 		t(a_refused_hello_is_told_and_tried_again),
+		t(a_daemon_of_another_major_is_asked_rarely),
 		t(a_daemon_whose_clock_went_back_catches_up),
 		t(a_connection_that_answered_a_call_resets_the_delay),
 		t(a_daemon_that_only_says_hello_is_asked_ever_less),

@@ -35,6 +35,16 @@ static void unknown_opcodes_are_neither_command_nor_query(void **state)
 	assert_int_equal(queries, 11);
 }
 
+/* What is behind a body is refused, or was appended by a later minor: that is
+ * known, or it would be executed by some and not by others. */
+static void check_longer(uint16_t op, const uint8_t *body, size_t len)
+{
+	assert_int_equal(sm_body_known(op, body, len, WIRE_MINOR), len);
+	if (sm_validate(op, body, len + 1) == 0 && !sm_is_query(op))
+		assert_int_equal(sm_body_known(op, body, len + 1, WIRE_MINOR),
+				 len);
+}
+
 static void a_body_cut_short_is_refused(void **state)
 {
 	uint8_t *copy = malloc(SM_CLIENT_BODY_MAX);
@@ -59,7 +69,7 @@ static void a_body_cut_short_is_refused(void **state)
 		}
 		memcpy(copy, s.c.body, s.c.body_len);
 		copy[s.c.body_len] = 0;
-		assert_true(sm_validate(s.c.op, copy, s.c.body_len + 1) != 0);
+		check_longer(s.c.op, copy, s.c.body_len);
 	}
 	free(copy);
 	sm_scene_fini(&s);

@@ -49,7 +49,7 @@ static int inodes_get(struct link *metad, struct meta_statfs_reply *m)
 	rv = meta_body(f, &in);
 	meta_statfs_reply_decode(&in, m);
 	if (rv == 0)
-		rv = wire_in_end(&in);
+		rv = wire_in_known(&in);
 	rpc_frame_free(f);
 	return rv;
 }

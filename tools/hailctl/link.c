@@ -245,7 +245,7 @@ int meta_map(struct link *metad, struct cmap **ret)
 	rv = meta_body(f, &in);
 	meta_blob_decode(&in, &m);
 	if (rv == 0)
-		rv = wire_in_end(&in);
+		rv = wire_in_known(&in);
 	if (rv == 0)
 		rv = cmap_decode(m.value.p, m.value.len, ret);
 	rpc_frame_free(f);
@@ -270,7 +270,7 @@ int meta_getattr(struct link *metad, uint64_t ino, struct meta_attr *ret)
 	rv = meta_body(f, &in);
 	meta_attr_decode(&in, ret);
 	if (rv == 0)
-		rv = wire_in_end(&in);
+		rv = wire_in_known(&in);
 	rpc_frame_free(f);
 	return rv;
 }

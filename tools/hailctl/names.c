@@ -27,7 +27,7 @@ static int lookup(struct link *metad, uint64_t parent, const char *name,
 	rv = meta_body(f, &in);
 	meta_attr_decode(&in, a);
 	if (rv == 0)
-		rv = wire_in_end(&in);
+		rv = wire_in_known(&in);
 	rpc_frame_free(f);
 	return rv;
 }
@@ -135,7 +135,7 @@ static int dir_page(struct link *metad, struct search *s, const struct dir *d,
 	rv = meta_body(f, &in);
 	meta_readdir_reply_decode(&in, &r);
 	if (rv == 0)
-		rv = wire_in_end(&in);
+		rv = wire_in_known(&in);
 	wire_in_init(&in, r.entries.p, rv == 0 ? r.entries.len : 0);
 	for (uint32_t i = 0; rv == 0 && i < r.count; i++) {
 		struct meta_dirent e;

@@ -37,7 +37,7 @@ static int list_page(struct link *metad, uint64_t ino, uint32_t count,
 	rv = meta_body(f, &in);
 	meta_log_list_reply_decode(&in, ret);
 	if (rv == 0)
-		rv = wire_in_end(&in);
+		rv = wire_in_known(&in);
 	if (rv == 0)
 		*frame = f;
 	else

@@ -107,7 +107,7 @@ static int peer_take(struct link *l, const struct salvage_log *g,
 	wire_in_init(&in, f->body, f->h.body_len);
 	log_reply_decode(&in, &lr);
 	log_fence_reply_decode(&in, &fr);
-	rv = wire_in_end(&in);
+	rv = wire_in_known(&in);
 	if (rv == 0)
 		rv = log_answer_take(&p->answer, &what, &lr, &fr);
 	if (rv == 0 && lr.boot_id == p->id.boot_id &&

@@ -2,6 +2,7 @@
 #include "tools/hailctl/ctl.h"
 
 #include "common/json_bytes.h"
+#include "common/proto.h"
 
 static const char *const shown[] = { "program", "id", "name", "state", "epoch",
 				     "uptime_ms", "address", "boot_id",
@@ -54,6 +55,12 @@ static void print_daemons(json_t *list)
 	json_array_foreach(list, i, o) {
 		const char *program = json_text(o, "program", "?");
 		char name[64], epoch[24], up[32], details[512];
+		char ours[PROTO_TEXT_SIZE];
+
+		/* Of those that are of another release only. */
+		if (strcmp(json_text(o, "protocol", ""),
+			   proto_ours_text(ours)) == 0)
+			json_object_del(o, "protocol");
 
 		snprintf(name, sizeof(name), "%s %llu",
 			 strncmp(program, "hail-", 5) == 0 ? program + 5 :
