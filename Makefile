@@ -1,7 +1,8 @@
 # hailfs: one non-recursive makefile.
 #
 #   make                    release build, programs in build/bin
-#   make FLAVOUR=asan       debug, asan, tsan, cov: build/FLAVOUR/bin
+#   make FLAVOUR=asan       debug, asan, tsan, cov, and minor and major, which
+#                           are of tests: build/FLAVOUR/bin
 #   make help               everything else
 #
 # Objects live in build/FLAVOUR/obj and are rebuilt when flags change.
@@ -49,6 +50,9 @@ FLAGS_asan := -O1 -g -DHAIL_DEBUG=1 -fsanitize=address,undefined \
 	-fno-sanitize-recover=all -fno-omit-frame-pointer
 FLAGS_tsan := -O1 -g -DHAIL_DEBUG=1 -fsanitize=thread
 FLAGS_cov := -O0 -g --coverage
+# Programs of releases to come, for tests/integ/t_versions.sh.
+FLAGS_minor := -O1 -g -DHAIL_NEXT_MINOR
+FLAGS_major := -O1 -g -DHAIL_NEXT_MAJOR
 # The optimiser's path warnings are wrong under sanitizers.
 WARN_asan := -Wno-null-dereference -Wno-maybe-uninitialized
 WARN_tsan := -Wno-null-dereference
