@@ -92,7 +92,7 @@ bool lserve_hello_other_version(struct lreq *q)
 	char text[PROTO_TEXT_SIZE], ours[PROTO_TEXT_SIZE];
 	uint8_t body[REPLY_SIZE];
 
-	stats_count(&q->s->n.hello_refused, 1);
+	stats_count(&q->s->n.invalid, 1);
 	diag_warn("serve", "what=other-version peer=%s theirs=%s ours=%s "
 		  "action=close", lconn_name(q->c), proto_text(&theirs, text),
 		  proto_ours_text(ours));
