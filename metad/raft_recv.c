@@ -1,8 +1,15 @@
-/* What libraft 0.15 cannot take of a leader whose log begins at the first
- * entry: a leader that does not know what a member has sends everything from
- * there on, and a member that has a snapshot puts those entries, which it does
- * not have any more, behind its log. They are left out here: a snapshot has
- * committed entries only, which the leader has, too.
+/* What libraft 0.15 is told of a message otherwise than it came.
+ *
+ * Of a leader whose log begins at the first entry: a leader that does not know
+ * what a member has sends everything from there on, and a member that has a
+ * snapshot puts those entries, which it does not have any more, behind its log.
+ * They are left out here: a snapshot has committed entries only, which the
+ * leader has, too.
+ *
+ * Of the time: libraft takes the loop's, which is that of when its turn began.
+ * The leader counts what a member promised, not to vote for a while, from when
+ * it sent the message, which may be later than that, if something else of the
+ * turn took long.
  */
 #include "metad/raft_priv.h"
 
@@ -36,6 +43,7 @@ static void on_recv(struct raft_io *io, struct raft_message *msg)
 	    a->n_entries > 0 && l->offset > 0 && l->snapshot.last_index > 0 &&
 	    !m->raft.snapshot.put.data)
 		leave_out(a, l->snapshot.last_index, l->snapshot.last_term);
+	uv_update_time(m->loop);
 	m->recv(io, msg);
 }
 
