@@ -130,15 +130,14 @@ WIRE_MESSAGE(meta_sync, META_SYNC_FIELDS);
  * of the session. Set-gid inheritance and the parent's default ACL are
  * applied here; @umask only where there is no default ACL.
  * EEXIST when the name exists (reply to META_CREATE_OPEN without EXCL: the
- * existing object with @existed). reply: attr, u8 existed */
+ * existing object with @existed). reply: attr, u8 existed
+ * @ino: the number that a mount alone answered its kernel before it asked; 0:
+ * metad chooses. Not below the next one metad would give: -ESTALE; also when
+ * the command fails, it is not given again. (Not in older logs.) */
 #define META_CREATE_TMPFILE 0x1u
 #define META_CREATE_LEASE 0x2u /* grant the write lease with it */
 #define META_CREATE_OPEN 0x4u
 #define META_CREATE_EXCL 0x8u
-/* u64 inode number after the fields: what a mount alone answered its kernel
- * before it asked. Not below the next one metad would give: -ESTALE; also when
- * the command fails, the number is not given again. */
-#define META_CREATE_NUMBERED 0x10u
 #define META_CREATE_FIELDS(F)                                                 \
 	F(u64, parent)                                                        \
 	F(str, name)                                                          \
@@ -149,6 +148,7 @@ WIRE_MESSAGE(meta_sync, META_SYNC_FIELDS);
 	F(u32, rdev)                                                          \
 	F(u32, flags)                                                         \
 	F(str, target) /* symlinks */                                         \
+	F(SINCE(0, u64), ino)                                                 \
 	WIRE_NEXT(F)
 WIRE_MESSAGE(meta_create, META_CREATE_FIELDS);
 #define META_CREATE_REPLY_FIELDS(F) F(u8, existed)                            \

@@ -9,7 +9,7 @@
 
 #define CREATE_FLAGS_KNOWN                                                    \
 	(META_CREATE_TMPFILE | META_CREATE_LEASE | META_CREATE_OPEN |         \
-	 META_CREATE_EXCL | META_CREATE_NUMBERED)
+	 META_CREATE_EXCL)
 #define SET_KNOWN 0x1ffu
 #define RETURN_KNOWN 0xfu
 #define XATTR_FLAGS_KNOWN                                                     \
@@ -141,30 +141,13 @@ static int check_type(const struct meta_create *c)
 	       -EINVAL : 0;
 }
 
-int sm_create_parse(const void *body, size_t len, struct meta_create *c,
-		    uint64_t *ino)
-{
-	struct wire_in in;
-
-	wire_in_init(&in, body, len);
-	meta_create_decode(&in, c);
-	*ino = 0;
-	if ((c->flags & META_CREATE_NUMBERED) != 0)
-		*ino = wire_get_u64(&in);
-	return wire_in_end(&in);
-}
-
 int sm_check_create(const void *body, size_t len)
 {
 	struct meta_create c;
-	uint64_t ino;
-	int err = sm_create_parse(body, len, &c, &ino);
+	int err = meta_create_parse(body, len, &c);
 
 	if (err != 0)
 		return err;
-	if ((c.flags & META_CREATE_NUMBERED) != 0 &&
-	    (ino == 0 || ino > INO_MAX))
-		return -EINVAL;
 	if ((c.flags & ~CREATE_FLAGS_KNOWN) != 0)
 		return -EINVAL;
 	if ((c.flags & META_CREATE_TMPFILE) != 0)

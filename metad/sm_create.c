@@ -41,11 +41,10 @@ static int inherit(struct sm_ctx *x, const struct sm_inode *dir,
 }
 
 static void inode_new(struct sm_ctx *x, const struct meta_create *c,
-		      const struct sm_inode *dir, uint64_t ino,
-		      struct sm_inode *in)
+		      const struct sm_inode *dir, struct sm_inode *in)
 {
 	*in = (struct sm_inode){
-		.ino = ino,
+		.ino = c->ino != 0 ? c->ino : x->sm->g.next_ino,
 		.mode = c->mode,
 		.nlink = S_ISDIR(c->mode) ? 2 : 1,
 		.uid = c->uid,
@@ -65,18 +64,18 @@ static void inode_new(struct sm_ctx *x, const struct meta_create *c,
 }
 
 int sm_inode_make(struct sm_ctx *x, const struct meta_create *c,
-		  const struct sm_inode *dir, uint64_t ino, struct sm_inode *in)
+		  const struct sm_inode *dir, struct sm_inode *in)
 {
 	struct sm *sm = x->sm;
 	int err;
 
 	if (sm->g.inode_count >= INODE_COUNT_MAX)
 		return -ENOSPC;
-	inode_new(x, c, dir, ino != 0 ? ino : sm->g.next_ino, in);
+	inode_new(x, c, dir, in);
 	err = inherit(x, dir, in, c->umask);
 	if (err != 0)
 		return err;
-	if (ino == 0)
+	if (c->ino == 0)
 		sm->g.next_ino++;
 	sm->g.inode_count++;
 	return 0;
@@ -140,11 +139,10 @@ int sm_run_create(struct sm_ctx *x, const void *body, size_t len)
 	struct sm_inode dir, in;
 	struct sm_dirent d = { 0 };
 	bool named;
-	uint64_t ino;
-	int err = sm_create_parse(body, len, &c, &ino);
+	int err = meta_create_parse(body, len, &c);
 
-	if (err == 0 && ino != 0)
-		err = take_number(sm, ino);
+	if (err == 0 && c.ino != 0)
+		err = take_number(sm, c.ino);
 	if (err == 0)
 		err = sm_dir_get(sm, c.parent, &dir);
 	if (err != 0)
@@ -154,7 +152,7 @@ int sm_run_create(struct sm_ctx *x, const void *body, size_t len)
 		return create_existing(x, &c, d.ino);
 	if (named && d.free == 0)
 		return -ENOSPC;
-	err = sm_inode_make(x, &c, &dir, ino, &in);
+	err = sm_inode_make(x, &c, &dir, &in);
 	if (err != 0)
 		return err;
 	if ((c.flags & META_CREATE_LEASE) != 0 && S_ISREG(in.mode))

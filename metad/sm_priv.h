@@ -207,19 +207,15 @@ int sm_run_readdir(struct sm_ctx *x, const void *body, size_t len);
 
 /* ---- sm_create.c, sm_name.c, sm_rename.c ---- */
 int sm_run_create(struct sm_ctx *x, const void *body, size_t len);
-/* META_CREATE's body; *ino 0: without a number. 0 or -EBADMSG. */
-int sm_create_parse(const void *body, size_t len, struct meta_create *c,
-		    uint64_t *ino);
 /* META_RENAME's body. Logs also hold those of before there were whiteouts,
  * which end after the flags. */
 int sm_rename_parse(const void *body, size_t len, struct meta_rename *q);
 
 /* A new inode as @c says in @dir, as yet without a name and record: the caller
- * writes both. @ino: its number, taken already; 0: the next. 0, or -errno with
- * nothing changed. */
+ * writes both. Its number is @c's, taken already; 0: the next. 0, or -errno
+ * with nothing changed. */
 int sm_inode_make(struct sm_ctx *x, const struct meta_create *c,
-		  const struct sm_inode *dir, uint64_t ino,
-		  struct sm_inode *in);
+		  const struct sm_inode *dir, struct sm_inode *in);
 int sm_run_unlink(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_link(struct sm_ctx *x, const void *body, size_t len);
 int sm_run_rename(struct sm_ctx *x, const void *body, size_t len);

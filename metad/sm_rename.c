@@ -134,7 +134,7 @@ static int move_whiteout(struct sm_ctx *x, struct move *m)
 		.mode = S_IFCHR, .uid = m->q.uid, .gid = m->q.gid,
 	};
 
-	return sm_inode_make(x, &c, &m->from, 0, &m->whiteout);
+	return sm_inode_make(x, &c, &m->from, &m->whiteout);
 }
 
 /* The old name goes, or becomes the whiteout's. */

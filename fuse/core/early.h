@@ -5,7 +5,7 @@
  * kernel at once, its caches follow at once, and the command goes with the
  * stream (design section 6), a few of them together. As ever the stream is sent
  * again to a metad that restarted, and fsync waits for it; a new inode has a
- * number that the mount chose (META_CREATE_NUMBERED).
+ * number that the mount chose (meta_create.ino).
  *
  * Invariants: nothing is answered early while a change of names is under way
  * whose outcome only metad knows (@asked), or while the window is full. An

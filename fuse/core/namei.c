@@ -224,7 +224,7 @@ static void create_answered(struct meta_call *mc, const struct meta_attr *a)
 	struct meta_create req;
 
 	create_request(mc, &req);
-	if (!(req.flags & META_CREATE_NUMBERED))
+	if (!req.ino)
 		early_number_told(mc->c, a ? a->ino : 0);
 	early_answered(mc);
 }
@@ -293,21 +293,19 @@ static struct meta_call *create_call(struct core *c,
 
 	create_fields(p, &r);
 	return meta_call_new(c, WIRE_OP_META_CREATE,
-			     meta_create_size(&r) + sizeof(uint64_t), o);
+			     meta_create_size(&r), o);
 }
 
 /* Lock held. */
 static void create_queue(struct meta_call *mc, const struct core_create *p,
 			 uint32_t flags, struct wire_out *o)
 {
-	uint64_t ino = early_number(mc->c);
 	struct meta_create r;
 
 	create_fields(p, &r);
-	r.flags |= flags | (ino ? META_CREATE_NUMBERED : 0);
+	r.flags |= flags;
+	r.ino = early_number(mc->c);
 	meta_create_encode(o, &r);
-	if (ino)
-		wire_put_u64(o, ino);
 	mc->c->count.creates++;
 	if (p->name)
 		dir_known_add(mc->c, p->parent, p->name, strlen(p->name));

@@ -108,14 +108,13 @@ static void meta_op_create(struct fuzz_rng *rng, struct wire_out *o)
 		.name = fuzz_str(rng),
 		.mode = modes[fuzz_below(rng, array_count(modes))],
 		.umask = fuzz_below(rng, 2) * 022,
-		.flags = fuzz_below(rng, 3) ? 0 : fuzz_below(rng, 32),
+		.flags = fuzz_below(rng, 3) ? 0 : fuzz_below(rng, 16),
+		.ino = fuzz_below(rng, 3) ? 0 : fuzz_number(rng, 60),
 	};
 
 	if (S_ISLNK(m.mode))
 		m.target = fuzz_str(rng);
 	meta_create_encode(o, &m);
-	if ((m.flags & META_CREATE_NUMBERED) != 0)
-		wire_put_u64(o, fuzz_number(rng, 60));
 }
 
 /* A log of up to three daemons, which registered or did not; a journal. */

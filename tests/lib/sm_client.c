@@ -203,9 +203,8 @@ int sm_client_create_at(struct sm_client *c, const struct meta_create *p,
 	struct wire_out o = begin(c, WIRE_OP_META_CREATE);
 	struct meta_create q = *p;
 
-	q.flags |= META_CREATE_NUMBERED;
+	q.ino = ino;
 	meta_create_encode(&o, &q);
-	wire_put_u64(&o, ino);
 	return finish_attr(c, &o);
 }
 

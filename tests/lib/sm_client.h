@@ -54,7 +54,7 @@ int sm_client_internal(struct sm_client *c, uint16_t op, const void *body,
 		       size_t len);
 
 int sm_client_create(struct sm_client *c, const struct meta_create *p);
-/* With META_CREATE_NUMBERED and this number. */
+/* With this number. */
 int sm_client_create_at(struct sm_client *c, const struct meta_create *p,
 			uint64_t ino);
 int sm_client_file(struct sm_client *c, uint64_t dir, const char *name);

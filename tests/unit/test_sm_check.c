@@ -63,6 +63,10 @@ static void a_body_cut_short_is_refused(void **state)
 			if (s.c.op == WIRE_OP_META_RENAME &&
 			    len == s.c.body_len - 8)
 				continue;
+			/* and what was made without a number */
+			if (s.c.op == WIRE_OP_META_CREATE &&
+			    len == s.c.body_len - 8)
+				continue;
 			if (len > 300 && len % 97 != 0)
 				continue;
 			assert_true(sm_validate(s.c.op, s.c.body, len) != 0);

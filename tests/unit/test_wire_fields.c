@@ -179,7 +179,9 @@ static bool is_end(const struct message *m, const uint8_t *buf, size_t full,
 	for (unsigned minor = 0; minor <= WIRE_MINOR; minor++)
 		if (m->known(buf, full, minor) == len)
 			return true;
-	return false;
+	/* Before there were minors its number was appended. */
+	return strcmp(m->name, "meta_create") == 0 &&
+	       len == m->known(buf, full, 0) - sizeof(uint64_t);
 }
 
 static void every_truncated_message_is_refused(void **state)
