@@ -265,7 +265,8 @@ static void early_done(struct meta_call *mc, int err, const uint8_t *body,
 	early_settled(in, mc);
 	if (mc->arg64)
 		in->ctime_inflight--;
-	if (err)
+	/* What has no name any more may be gone. */
+	if (err && !(err == -ENOENT && in->orphan))
 		early_refused(mc, "setattr", in->ino,
 			      (struct wire_str){ "", 0 }, err);
 	inode_unpin(c, in);

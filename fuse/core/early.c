@@ -10,7 +10,8 @@
 
 #define LAZY_COUNT_MAX 16u /* so many go out at once */
 #define LAZY_MS 1u
-#define OFF_MS 1000u /* after a refusal */
+#define OFF_MS 1000u /* after a refusal, at least */
+#define LOGGED_MAX 16u /* refusals in a row */
 
 static void early_timer(struct rpc_timer *t)
 {
@@ -66,7 +67,7 @@ static bool early_may(struct core *c)
 	    m->kept_bytes > META_KEPT_BYTES_MAX / 2 ||
 	    (m->head && m->seq + 1 - m->head->seq >= SESSION_WINDOW_MAX))
 		return false;
-	return e->off_ms == 0 || core_now_ms() >= e->off_ms;
+	return e->off_ms == 0;
 }
 
 /* A live directory in which names mean no more than that. */
@@ -259,10 +260,18 @@ void early_queued(struct meta_call *mc)
 		mc->c->early->asked++;
 }
 
-void early_answered(struct meta_call *mc)
+void early_answered(struct meta_call *mc, int err)
 {
-	assert(changes_names(mc) && mc->c->early->asked > 0);
-	mc->c->early->asked--;
+	struct early *e = mc->c->early;
+
+	assert(changes_names(mc) && e->asked > 0);
+	e->asked--;
+	/* What it refused works again. */
+	if (err || e->off_ms == 0 || core_now_ms() < e->off_ms ||
+	    (mc->op != e->off_op && e->off_op != WIRE_OP_META_SETATTR))
+		return;
+	e->off_ms = 0;
+	e->logged = 0;
 }
 
 bool early_overtook(const struct core_inode *in, const struct meta_call *mc)
@@ -385,6 +394,17 @@ static void dir_refused(struct core *c, uint64_t dir, struct wire_str name,
 	inode_tell_changed(c, dir);
 }
 
+static void refused_log(const struct meta_call *mc, const char *what,
+			uint64_t dir, struct wire_str name, int err)
+{
+	diag_err("meta",
+		 "event=refused_late op=%s dir=%llu name=\"%.*s\" ino=%llu "
+		 "error=\"%s\"",
+		 what, (unsigned long long)dir, (int)name.len,
+		 (const char *)name.p, (unsigned long long)mc->arg64,
+		 strerror(-err));
+}
+
 void early_refused(struct meta_call *mc, const char *what, uint64_t dir,
 		   struct wire_str name, int err)
 {
@@ -397,12 +417,9 @@ void early_refused(struct meta_call *mc, const char *what, uint64_t dir,
 	e->count.refused++;
 	e->error = err;
 	e->off_ms = core_now_ms() + OFF_MS;
-	diag_err("meta",
-		 "event=refused_late op=%s dir=%llu name=\"%.*s\" ino=%llu "
-		 "error=\"%s\"",
-		 what, (unsigned long long)dir, (int)name.len,
-		 (const char *)name.p, (unsigned long long)mc->arg64,
-		 strerror(-err));
+	e->off_op = mc->op;
+	if (e->logged++ < LOGGED_MAX)
+		refused_log(mc, what, dir, name, err);
 	dir_refused(c, dir, name, err);
 	tell_names(c);
 }
@@ -452,7 +469,8 @@ void early_create_done(struct meta_call *mc, int err, const uint8_t *body,
 		c->early->next_ino = 0; /* to be learned again */
 	if (err) {
 		early_refused(mc, "create", req.parent, req.name, err);
-		never_made(c, in, err);
+		if (!c->meta->fenced && !c->meta->closed)
+			never_made(c, in, err);
 	} else if (in && (a.ino != in->ino || attr_print(&a) != mc->arg64b)) {
 		differs(mc, "create");
 		if (a.ino == in->ino) {

@@ -15,7 +15,7 @@
  *
  * What metad refuses after all is an error of the next fsync of the directory,
  * of the file that never was, and of the next sync; it is logged and counted,
- * the kernel forgets its names, and metad is asked first for a while.
+ * the kernel forgets its names, and metad is asked first until it grants that.
  *
  * Everything here: core->lock held.
  */
@@ -29,7 +29,11 @@ struct early {
 	uint64_t next_ino; /* of the next inode; 0: not known */
 	uint32_t blind; /* under way: metad chooses a number */
 	uint32_t asked; /* under way: its outcome is not known here */
-	uint64_t off_ms; /* nothing early before this (core_now_ms()) */
+	/* != 0: nothing early before this (core_now_ms()), nor before metad has
+	 * granted one of what it refused, @off_op */
+	uint64_t off_ms;
+	uint16_t off_op;
+	uint32_t logged; /* refusals since then */
 	int error; /* -errno of the last refusal; told by the next sync */
 	/* queued to the peer and not kicked */
 	uint32_t lazy;
@@ -86,7 +90,7 @@ void early_number_blind(struct core *c); /* metad chooses one */
 void early_number_told(struct core *c, uint64_t ino);
 /* A call is being queued; its answer has been taken into the caches. */
 void early_queued(struct meta_call *mc);
-void early_answered(struct meta_call *mc);
+void early_answered(struct meta_call *mc, int err);
 /* Was @mc asked for before an early change of @in that metad has not answered?
  * Then @in knows better. */
 bool early_overtook(const struct core_inode *in, const struct meta_call *mc);

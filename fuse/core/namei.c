@@ -226,7 +226,7 @@ static void create_answered(struct meta_call *mc, const struct meta_attr *a)
 	create_request(mc, &req);
 	if (!req.ino)
 		early_number_told(mc->c, a ? a->ino : 0);
-	early_answered(mc);
+	early_answered(mc, a ? 0 : -EIO);
 }
 
 /* Lock held. */

@@ -148,7 +148,7 @@ static void rename_done(struct meta_call *mc, int err, const uint8_t *body,
 		rename_take(mc, &req, &r);
 	if (req.flags & RENAME_WHITEOUT)
 		early_number_told(mc->c, err ? 0 : r.whiteout);
-	early_answered(mc);
+	early_answered(mc, err);
 	core_unlock(mc->c);
 	if (mc->u.cb)
 		mc->u.cb(mc->u_arg, err);

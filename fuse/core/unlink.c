@@ -67,7 +67,7 @@ static void unlink_done(struct meta_call *mc, int err, const uint8_t *body,
 		unlink_apply(mc, r.ino, r.nlink);
 	if (err == -ENOENT)
 		name_cache_set(c, req.parent, req.name.p, req.name.len, 0);
-	early_answered(mc);
+	early_answered(mc, err);
 	core_unlock(c);
 	if (mc->u.cb)
 		mc->u.cb(mc->u_arg, err);
@@ -208,7 +208,7 @@ static void link_done(struct meta_call *mc, int err, const uint8_t *body,
 		inode_mutated(ci, mc->seq);
 		ci->nlookup += mc->u.attr_cb ? 1 : 0;
 	}
-	early_answered(mc);
+	early_answered(mc, err);
 	core_unlock(c);
 	if (mc->u.attr_cb)
 		mc->u.attr_cb(mc->u_arg, err, err ? NULL : &a);

@@ -311,6 +311,19 @@ static void test_a_late_refusal_is_told_by_fsync_and_sync(void **state)
 	assert_int_equal(op_mkfile(f, d, "g", &b), 0);
 	assert_int_equal(creates(f), n);
 	assert_true(b.ino > a.ino);
+	/* A while later, and when it has granted one. */
+	core_lock(f->c);
+	f->c->early->off_ms = 1;
+	core_unlock(f->c);
+	mini_metad_fail(f->m, WIRE_OP_META_CREATE, -ENOSPC, 1);
+	assert_int_equal(op_mkfile(f, d, "h", NULL), -ENOSPC);
+	assert_int_equal(op_unlink(f, d, "g", false), 0);
+	assert_int_equal(op_mkfile(f, d, "h", NULL), 0);
+	assert_int_equal(creates(f), n);
+	assert_int_equal(op_getattr(f, d, NULL), 0);
+	assert_int_equal(op_lookup(f, d, "i", NULL), -ENOENT);
+	assert_int_equal(op_mkfile(f, d, "i", NULL), 0);
+	assert_int_equal(creates(f), n + 1);
 	core_release(f->c, h);
 	assert_int_equal(op_getattr(f, d, NULL), 0);
 	end(f);
