@@ -127,6 +127,9 @@ static void attr_new(const struct core_create *p, const struct core_inode *dir,
 	}
 	if (S_ISCHR(p->mode) || S_ISBLK(p->mode))
 		a->rdev = p->rdev;
+	/* It tells its block size (META_XATTR_BLOCK_SIZE). */
+	if (S_ISDIR(p->mode) && a->block_log2 != BLOCK_LOG2_DEFAULT)
+		a->flags |= META_ATTR_XATTR;
 	if ((dir->attr.mode & S_ISGID) != 0) {
 		a->gid = dir->attr.gid;
 		if (S_ISDIR(p->mode))
@@ -138,7 +141,7 @@ static void attr_new(const struct core_create *p, const struct core_inode *dir,
 static uint64_t attr_print(const struct meta_attr *a)
 {
 	return (uint64_t)(a->mode & 0xffff) << 48 |
-	       (uint64_t)((a->flags & META_ATTR_LOG) != 0) << 40 |
+	       (uint64_t)(a->flags & (META_ATTR_LOG | META_ATTR_XATTR)) << 40 |
 	       (uint64_t)a->block_log2 << 32 | a->gid;
 }
 

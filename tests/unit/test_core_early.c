@@ -158,6 +158,26 @@ static void test_groups_and_set_gid_come_from_the_directory(void **state)
 	end(f);
 }
 
+static void test_block_sizes_come_from_the_directory(void **state)
+{
+	struct fix *f = fix_early_new();
+	uint64_t d = known_dir(f, "d");
+	struct meta_attr a, s;
+
+	(void)state;
+	assert_int_equal(op_setxattr(f, d, META_XATTR_BLOCK_SIZE, "64K", 3, 0),
+			 0);
+	mini_metad_hold_replies(f->m, 0, true);
+	assert_int_equal(op_mkfile(f, d, "f", &a), 0);
+	assert_int_equal(op_mkdir(f, d, "s", &s), 0);
+	assert_int_equal(a.block_log2, 16);
+	assert_int_equal(a.flags, 0);
+	assert_int_equal(s.block_log2, 16);
+	assert_int_equal(s.flags, META_ATTR_XATTR);
+	mini_metad_hold_replies(f->m, 0, false);
+	end(f);
+}
+
 /* In a directory with a default ACL only metad knows the mode. */
 static void test_acls_and_unknown_names_are_metads_affair(void **state)
 {
@@ -550,6 +570,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names_change_while_metad_says_nothing),
 		cmocka_unit_test(test_groups_and_set_gid_come_from_the_directory),
+		cmocka_unit_test(test_block_sizes_come_from_the_directory),
 		cmocka_unit_test(test_acls_and_unknown_names_are_metads_affair),
 		cmocka_unit_test(test_what_cannot_be_is_refused_at_once),
 		cmocka_unit_test(test_a_metad_that_lost_all_is_told_again),
