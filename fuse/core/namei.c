@@ -137,7 +137,9 @@ void core_lookup(struct core *c, uint64_t parent, const char *name,
 		cb(arg, -ENOENT, NULL);
 		return;
 	}
-	struct meta_lookup l = { parent, { name, (uint32_t)len } };
+	struct meta_lookup l = {
+		.parent = parent, .name = { name, (uint32_t)len },
+	};
 	struct meta_call *mc = meta_call_new(c, WIRE_OP_META_LOOKUP,
 					     meta_lookup_size(&l), &o);
 	if (!mc) {
