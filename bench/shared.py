@@ -9,7 +9,6 @@ mount, and by four in directories of their own.
 import fcntl
 import os
 import shutil
-import subprocess
 import time
 
 import common
@@ -30,13 +29,21 @@ class Mounts:
         for i in range(1, MOUNTS):
             p = os.path.join(common.WORK, "shared%d" % i)
             os.makedirs(p, exist_ok=True)
-            sh([os.path.join(BIN, "hailfs"), "-o", "shared,log=" + p + ".log",
+            sh([os.path.join(BIN, "hailfs"), "-o",
+                "shared,log=%s.log,pidfile=%s.pid" % (p, p),
                 self.cluster.dir + "/cluster.conf", p])
             self.paths.append(p)
 
     def close(self):
+        pids = []
         for p in self.paths[1:]:
-            subprocess.run(["umount", p], check=False)
+            with open(p + ".pid") as f:
+                pids.append(int(f.read()))
+            sh(["umount", p])
+        # They end their sessions after that: the cluster is needed still.
+        for pid in pids:
+            while os.path.exists("/proc/%d" % pid):
+                time.sleep(0.02)
         self.cluster.close()
 
 
