@@ -148,6 +148,13 @@ d = [d for d in json.load(sys.stdin)["daemons"]
      if d["program"] == "hail-metad" and d["id"] == int(sys.argv[1])][0]
 print(eval(sys.argv[2]))' "$1" "$2"
 }
+# All three have all of it.
+alike() {
+	local pos
+	pos=$(metad_json 1 'd["pos"]')
+	[ "$(metad_json 2 'd["pos"]')" = "$pos" ] &&
+		[ "$(metad_json 3 'd["pos"]')" = "$pos" ]
+}
 # halt PID...: SIGSTOP of these. One of a process's threads is woken to tell the
 # others: until all know of it they go on.
 halt() {

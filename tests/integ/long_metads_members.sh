@@ -12,12 +12,6 @@ within 10 leads || fail "nobody leads"
 mkdir "$MNT/w"
 "$TST/integ/acked" write "$MNT/w" "$T/acks" $((rounds * 10)) 4 &
 writer=$!
-alike() {
-	local pos
-	pos=$(metad_json 1 'd["pos"]')
-	[ "$(metad_json 2 'd["pos"]')" = "$pos" ] &&
-		[ "$(metad_json 3 'd["pos"]')" = "$pos" ]
-}
 added() { ctl metad add "$1" || grep -q "one of the group already" "$T/out"; }
 cut=0
 for i in $(seq "$rounds"); do

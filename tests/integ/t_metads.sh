@@ -26,12 +26,5 @@ for _ in $(seq "$rounds"); do
 done
 wait $writer || fail "a writer saw an error (status $?)"
 
-# All have all of it.
-alike() {
-	local pos
-	pos=$(metad_json 1 'd["pos"]')
-	[ "$(metad_json 2 'd["pos"]')" = "$pos" ] &&
-		[ "$(metad_json 3 'd["pos"]')" = "$pos" ]
-}
 within 20 alike || fail "they differ: $("$CTL" -c "$C/cluster.conf" status)"
 acked_kept

@@ -27,11 +27,5 @@ wait $writer || fail "a writer saw an error (status $?)"
 echo "# $kills kills"
 [ $kills -ge $((secs / 12)) ] || fail "only $kills kills"
 
-alike() {
-	local pos
-	pos=$(metad_json 1 'd["pos"]')
-	[ "$(metad_json 2 'd["pos"]')" = "$pos" ] &&
-		[ "$(metad_json 3 'd["pos"]')" = "$pos" ]
-}
 within 20 alike || fail "they differ: $("$CTL" -c "$C/cluster.conf" status)"
 acked_kept

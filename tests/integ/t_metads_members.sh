@@ -20,12 +20,6 @@ stop_orderly() {
 }
 state() { metad_json "$1" 'd["state"]'; }
 follows() { [ "$(state "$1")" = follower ]; }
-alike() {
-	local pos
-	pos=$(metad_json 1 'd["pos"]')
-	[ "$(metad_json 2 'd["pos"]')" = "$pos" ] &&
-		[ "$(metad_json 3 'd["pos"]')" = "$pos" ]
-}
 
 # ---- one becomes three ----
 cluster_up

@@ -75,12 +75,6 @@ kill $writer || fail "the writers have ended"
 wait $writer || true
 writer=
 [ -s "$T/errors" ] && { cat "$T/errors"; fail "a writer saw an error"; }
-alike() {
-	local pos
-	pos=$(metad_json 1 'd["pos"]')
-	[ "$(metad_json 2 'd["pos"]')" = "$pos" ] &&
-		[ "$(metad_json 3 'd["pos"]')" = "$pos" ]
-}
 within 20 alike || fail "they differ: $("$CTL" -c "$C/cluster.conf" status)"
 drop_caches
 "$TST/integ/acked" verify "$MNT/w" "$T/acks" || fail "lost"
